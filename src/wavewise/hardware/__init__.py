@@ -1,0 +1,1 @@
+"""What a GPU is and what a launch asks of it."""

@@ -1,0 +1,140 @@
+"""The columnar Trace: what every reader produces and everything above works on.
+
+All times are integer nanoseconds on the trace's own clock. Numbers that a record does not carry are null,
+never 0. Frames hold *valid* records only, sorted by start; records that were read but cannot be true stand in
+`rejected`, so that the steps they belong to can be recognised as unclean.
+"""
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+OPERATION_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "name": pl.Categorical,
+    "kind": pl.Enum(["kernel", "memcpy", "memset"]),
+    "device": pl.Int32,
+    "stream": pl.Int64,
+    "start_ns": pl.Int64,
+    "duration_ns": pl.Int64,
+    "correlation": pl.Int64,
+    "graph_id": pl.Int64,
+    "grid_x": pl.Int64,
+    "grid_y": pl.Int64,
+    "grid_z": pl.Int64,
+    "block_x": pl.Int32,
+    "block_y": pl.Int32,
+    "block_z": pl.Int32,
+    "registers_per_thread": pl.Int32,
+    "shared_memory_bytes": pl.Int32,
+    "recorded_occupancy": pl.Float32,
+    "recorded_blocks_per_sm": pl.Float32,
+}
+"""GPU operations. shared_memory_bytes is static + dynamic per CTA; recorded_occupancy is a share (0 to 1) as
+the profiler wrote it, which reads 0 for kernels with over 48 KB of shared memory and is never trusted."""
+
+REJECTED_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {**OPERATION_SCHEMA, "reason": pl.String}
+"""GPU records left out: `reason` is the warning code. start_ns and duration_ns may be null or absurd here."""
+
+LAUNCH_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "name": pl.Categorical,
+    "start_ns": pl.Int64,
+    "duration_ns": pl.Int64,
+    "pid": pl.Int64,
+    "tid": pl.Int64,
+    "correlation": pl.Int64,
+}
+"""Host runtime and driver API calls (launches, copies, synchronisations), correlation null where absent."""
+
+MARKER_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "name": pl.String,
+    "start_ns": pl.Int64,
+    "duration_ns": pl.Int64,
+    "pid": pl.Int64,
+    "tid": pl.Int64,
+}
+"""Host annotations (user_annotation, NVTX ranges). Their GPU-side copies are not in here."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProperties:
+    """One entry of the trace's own description of its GPUs; None where it does not say."""
+
+    id: int
+    name: str | None = None
+    compute_capability: str | None = None
+    sm_count: int | None = None
+    warp_size: int | None = None
+    max_threads_per_cta: int | None = None
+    max_threads_per_sm: int | None = None
+    registers_per_sm: int | None = None
+    shared_memory_per_sm: int | None = None
+    shared_memory_per_cta: int | None = None
+    shared_memory_per_cta_optin: int | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceWarning:
+    """A loss, a repair or an assumption of the reader.
+
+    Attributes:
+        code: stable identifier, documented in docs/warnings.md.
+        count: how many records or places.
+        message: one sentence for a person.
+        device: the device it concerns, None for the whole document.
+        unsafe: conclusions it makes unsafe: "idle", "steps", "kernels", "occupancy".
+    """
+
+    code: str
+    count: int
+    message: str
+    device: int | None = None
+    unsafe: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One document of a trace file, as columns.
+
+    Attributes:
+        operations: frame with OPERATION_SCHEMA, valid records sorted by (start_ns, correlation).
+        rejected: frame with REJECTED_SCHEMA.
+        launches: frame with LAUNCH_SCHEMA, sorted by start_ns.
+        markers: frame with MARKER_SCHEMA, sorted by start_ns, longer first.
+        devices: the trace's own GPU descriptions.
+        events_read: valid events of any category in the document.
+        salvaged: whether damage had to be worked around.
+        metadata: what else the document says of its origin: framework and driver versions, world size.
+    """
+
+    path: str
+    source: str
+    document: int
+    operations: pl.DataFrame
+    rejected: pl.DataFrame
+    launches: pl.DataFrame
+    markers: pl.DataFrame
+    devices: tuple[DeviceProperties, ...] = ()
+    warnings: tuple[TraceWarning, ...] = ()
+    events_read: int = 0
+    salvaged: bool = False
+    rank: int | None = None
+    metadata: dict[str, str | int | float] = field(default_factory=dict)
+
+    def device_ids(self) -> list[int]:
+        """Devices with valid GPU operations, ascending."""
+        return sorted(self.operations["device"].unique().to_list())
+
+    def properties_of(self, device: int) -> DeviceProperties | None:
+        """The description of `device`; a lone description holds for the device in use even under another id."""
+        for properties in self.devices:
+            if properties.id == device:
+                return properties
+        if len(self.devices) == 1 and len(self.device_ids()) <= 1:
+            return self.devices[0]
+        return None
+
+
+def empty(schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+    """A frame of `schema` without rows."""
+    return pl.DataFrame(schema=schema)
