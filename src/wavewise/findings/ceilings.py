@@ -3,7 +3,7 @@
 from wavewise.findings.base import Result
 
 
-class Ceiling(Result):
+class Ceiling(Result, kw_only=True):
     """One family at one batch size on one basis ("kernel_sum", "busy" or "step")."""
 
     family: str
