@@ -1,6 +1,8 @@
 """The result types: what `analyze` says, as values. Names and meanings follow docs/findings.md."""
 
 from wavewise.findings.ceilings import Ceiling as Ceiling
+from wavewise.findings.ceilings import Signature as Signature
+from wavewise.findings.ceilings import WhatIf as WhatIf
 from wavewise.findings.decode import BucketUse as BucketUse
 from wavewise.findings.decode import DecodeRow as DecodeRow
 from wavewise.findings.decode import EventCounts as EventCounts
@@ -21,8 +23,20 @@ from wavewise.findings.root import SCHEMA as SCHEMA
 from wavewise.findings.root import Findings as Findings
 from wavewise.findings.root import Note as Note
 from wavewise.findings.root import OperatingPoint as OperatingPoint
+from wavewise.findings.scaling import Candidate as Candidate
+from wavewise.findings.scaling import ContextFit as ContextFit
+from wavewise.findings.scaling import ContextPoint as ContextPoint
+from wavewise.findings.scaling import ContextScaling as ContextScaling
+from wavewise.findings.scaling import ExpertShape as ExpertShape
 from wavewise.findings.scaling import Fit as Fit
+from wavewise.findings.scaling import LackOfFit as LackOfFit
+from wavewise.findings.scaling import LatencyTarget as LatencyTarget
 from wavewise.findings.scaling import Point as Point
+from wavewise.findings.scaling import Prediction as Prediction
+from wavewise.findings.scaling import Premise as Premise
+from wavewise.findings.scaling import PremiseChange as PremiseChange
 from wavewise.findings.scaling import Reference as Reference
 from wavewise.findings.scaling import Scaling as Scaling
 from wavewise.findings.scaling import Throughput as Throughput
+from wavewise.findings.scaling import ThroughputTarget as ThroughputTarget
+from wavewise.findings.scaling import Unattributed as Unattributed

@@ -1,10 +1,10 @@
 """The root of the findings: every trace, and what they say together."""
 
 from wavewise.findings.base import Result
-from wavewise.findings.ceilings import Ceiling
+from wavewise.findings.ceilings import Ceiling, Signature, WhatIf
 from wavewise.findings.decode import FamilyRow, Samples, Summary, TraceFindings
 from wavewise.findings.levers import Lever
-from wavewise.findings.scaling import Scaling
+from wavewise.findings.scaling import ContextScaling, Premise, Scaling
 
 SCHEMA = "wavewise.findings/1"
 
@@ -54,7 +54,11 @@ class Findings(Result, kw_only=True):
     operating_points: tuple[OperatingPoint, ...] = ()
     scaling: Scaling | None = None
     scaling_reason: str | None = None
+    premise: Premise | None = None
+    context_scaling: tuple[ContextScaling, ...] = ()
     ceilings: tuple[Ceiling, ...] | None = None
     ceilings_reason: str | None = None
+    what_ifs: tuple[WhatIf, ...] | None = None
+    signature: Signature | None = None
     levers: tuple[Lever, ...] | None = None
     levers_reason: str | None = None

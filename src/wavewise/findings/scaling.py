@@ -133,15 +133,14 @@ class Prediction(Result, kw_only=True):
 
 
 class Unattributed(Result, kw_only=True):
-    """Where the slope that no family explains lies. The three add up to it.
+    """Where the slope that no family explains lies: outside the replay plus gaps.
 
     Attributes:
         outside_replay_ms_per_request: slope of (step time - GPU span): host time at step boundaries, and work
-            outside the replay.
+            outside the replay. None without a replay.
         gaps_ms_per_request: slope of (GPU span - busy): waiting inside the replay.
-        samples_ms_per_request: what is left because medians do not add exactly; 0 on exact data.
-        unnamed_ms_per_request: slope of the family `other`, which a rule would have to name. It counts as a
-            family's in the sum above and is printed beside it.
+        unnamed_ms_per_request: slope of the family `other`, whose kernels no rule names. It belongs to a
+            family, so it is not part of the sum above; it is printed beside it.
     """
 
     outside_replay_ms_per_request: float | None
