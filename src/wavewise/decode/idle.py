@@ -1,0 +1,174 @@
+"""The idle split: every nanosecond of the window is busy or in exactly one named idle part.
+
+Gaps are the maximal stretches in which no operation of the device runs, on any stream. Each gap falls, in this
+order, to: the hole of a replay that lost records; a replay; the inside of a step without replay; the boundary
+between steps. Of a long boundary gap, the part with no step under way on the host is inter-burst idle: the GPU
+waits for requests, not for the host.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wavewise.decode.intervals import IntArray, gaps, inside_any, merge, outside_length, union_length
+from wavewise.decode.replays import Operations, Replays
+from wavewise.findings import Idle
+from wavewise.units import NS_PER_MS
+
+INTER_BURST_FLOOR_NS = NS_PER_MS
+"""Shorter gaps are step boundaries whatever the host does (contract)."""
+
+INTER_BURST_FACTOR = 3
+"""... and so are gaps under this multiple of the median step-boundary gap (contract)."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleSplit:
+    """The split and the gaps behind it.
+
+    Attributes:
+        window_start_ns, window_end_ns: first start and last end of the device's operations.
+        busy_ns, sum_ns: union and sum of the durations.
+        idle: the parts; with busy_ns they add up to the window.
+        gap_start_ns, gap_end_ns: all gaps in time order.
+        gap_kind: what each was counted as; a boundary gap with an inter-burst part is "inter_burst".
+    """
+
+    window_start_ns: int
+    window_end_ns: int
+    busy_ns: int
+    sum_ns: int
+    idle: Idle
+    gap_start_ns: IntArray
+    gap_end_ns: IntArray
+    gap_kind: np.ndarray
+
+    @property
+    def window_ns(self) -> int:
+        """Length of the window."""
+        return self.window_end_ns - self.window_start_ns
+
+    def burst_follows(self, step_first: IntArray) -> np.ndarray:
+        """Which steps hold inter-burst idle between their first operation and the next step's."""
+        result = np.zeros(len(step_first), bool)
+        bursts = self.gap_start_ns[self.gap_kind == "inter_burst"]
+        live = np.flatnonzero(step_first > 0)
+        if len(bursts) and len(live):
+            order = live[np.argsort(step_first[live], kind="stable")]
+            at = np.searchsorted(step_first[order], bursts, side="right") - 1
+            result[order[at[at >= 0]]] = True
+        return result
+
+    def longest_gap(self, start: IntArray, end: IntArray, first: IntArray) -> IntArray:
+        """Longest stretch without GPU work inside each step's own extent (0 where there is none)."""
+        longest = np.zeros(len(start), np.int64)
+        length = self.gap_end_ns - self.gap_start_ns
+        for i, (lo, hi) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+            a, b = np.searchsorted(self.gap_start_ns, [lo, hi])
+            if b > a:
+                longest[i] = length[a:b].max()
+        return longest
+
+
+def split_idle(
+    operations: Operations, replays: Replays, *, interior_start: IntArray, interior_end: IntArray,
+    step_first: IntArray, host_start: IntArray, host_end: IntArray,
+) -> IdleSplit:  # fmt: skip
+    """Splits the window of one device.
+
+    Args:
+        operations, replays: of the device.
+        interior_start, interior_end: extents of the steps whose inner gaps are intra-step idle.
+        step_first: first (replay) operation of each step, 0 where a step has none.
+        host_start, host_end: when each step was under way on the host.
+    """
+    start, end = operations.start_ns, operations.end_ns
+    busy, window = union_length(start, end), (int(start.min()), int(end.max()))
+    lo, hi = gaps(start, end)
+    length = hi - lo
+    live = replays.operations > 0
+    in_hole = inside_any(lo, hi, *_holes(operations, replays))
+    in_replay = inside_any(lo, hi, replays.start_ns[live], replays.end_ns[live]) & ~in_hole
+    in_step = inside_any(lo, hi, interior_start, interior_end) & ~in_hole & ~in_replay
+    boundary = ~(in_hole | in_replay | in_step)
+    burst, burst_ns = _bursts(lo, hi, boundary, step_first, host_start, host_end)
+    kind = np.select(
+        [in_hole, in_replay, in_step, burst], ["unrecorded", "intra_replay", "intra_step", "inter_burst"],
+        default="step_boundary",
+    )  # fmt: skip
+    lost = bool((~replays.complete).any()) and not replays.bundled
+    idle = Idle(
+        intra_replay_ns=int(length[in_replay].sum()),
+        intra_step_ns=int(length[in_step].sum()),
+        step_boundary_ns=int(length[boundary].sum()) - burst_ns,
+        inter_burst_ns=burst_ns,
+        unrecorded_ns=int(length[in_hole].sum()),
+        safe=not lost and not replays.bundled,
+        unsafe_reason=_unsafe_reason(replays, lost),
+    )
+    split = IdleSplit(
+        window_start_ns=window[0], window_end_ns=window[1], busy_ns=busy,
+        sum_ns=int((end - start).sum()), idle=idle, gap_start_ns=lo, gap_end_ns=hi, gap_kind=kind,
+    )  # fmt: skip
+    if split.busy_ns + idle.total_ns != split.window_ns:
+        raise AssertionError(f"idle split does not add up: {split.busy_ns} + {idle} != {split.window_ns}")
+    return split
+
+
+def _unsafe_reason(replays: Replays, lost: bool) -> str | None:
+    if replays.bundled:
+        return "graph launches were recorded as wholes, so what ran inside them is unknown"
+    if lost:
+        return f"{int((~replays.complete).sum())} graph replay(s) lost records, so part of the idle time is none"
+    return None
+
+
+def _holes(operations: Operations, replays: Replays) -> tuple[IntArray, IntArray]:
+    """Where the operations of incomplete replays may have run unseen.
+
+    From the replay's first recorded operation (from the end of what was launched before it, where the first is
+    lost) to the first start of what was launched after it on the same stream.
+    """
+    start: list[int] = []
+    end: list[int] = []
+    streams = operations.frame["stream"].to_numpy()
+    usual = replays.main_stream[replays.main_stream >= 0]
+    fallback = int(np.bincount(usual).argmax()) if len(usual) else None
+    for i in np.flatnonzero(~replays.complete).tolist():
+        stream = int(replays.main_stream[i]) if replays.main_stream[i] >= 0 else fallback
+        mine = operations.replay == i
+        same = streams == stream if stream is not None else np.ones(len(streams), bool)
+        earlier = same & ~mine & (operations.launch_ns <= replays.launch_ns[i])
+        later = same & ~mine & (operations.launch_ns > replays.launch_ns[i])
+        if replays.first_lost[i] or not mine.any():
+            lo = int(operations.end_ns[earlier].max()) if earlier.any() else int(operations.start_ns.min())
+        else:
+            lo = int(replays.start_ns[i])
+        start.append(lo)
+        end.append(int(operations.start_ns[later].min()) if later.any() else int(operations.end_ns.max()))
+    return np.array(start, np.int64), np.array(end, np.int64)
+
+
+def _bursts(
+    lo: IntArray, hi: IntArray, boundary: np.ndarray, step_first: IntArray, host_start: IntArray, host_end: IntArray
+) -> tuple[np.ndarray, int]:
+    """Which boundary gaps hold inter-burst idle, and how much in all."""
+    burst = np.zeros(len(lo), bool)
+    at = np.flatnonzero(boundary)
+    if not len(at):
+        return burst, 0
+    length = hi - lo
+    firsts = np.sort(step_first[step_first > 0])
+    boundary_of = np.searchsorted(firsts, lo[at], side="right")
+    longest = np.zeros(int(boundary_of.max()) + 1, np.int64)
+    np.maximum.at(longest, boundary_of, length[at])
+    threshold = max(INTER_BURST_FLOOR_NS, INTER_BURST_FACTOR * float(np.median(longest[longest > 0])))
+    under_way = merge(host_start, np.maximum(host_start, host_end))
+    total = 0
+    for i in at[length[at] > threshold].tolist():
+        free = outside_length(int(lo[i]), int(hi[i]), *under_way)
+        # The host's own pauses between markers are part of a boundary; waiting for requests is longer than both.
+        if free > threshold:
+            burst[i] = True
+            total += free
+    return burst, total

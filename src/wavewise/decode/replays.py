@@ -1,0 +1,287 @@
+"""Graph replays of one device: which operations one graph launch stands for, and whether all were recorded.
+
+A replay is the set of operations that share the correlation id of one graph launch (contract). Where the launch
+is not in the trace, operations that share a correlation id, or carry a graph id, are one all the same.
+
+A graph is fixed when it is captured, so every replay of it has the same operations. A replay whose operations
+are a strict part of another's has lost records: the profiler's buffer overflowed, or the file is damaged.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wavewise.decode.intervals import IntArray
+from wavewise.trace import Trace
+
+BEFORE_RECORDING = np.iinfo(np.int64).min
+"""Launch time of an operation that was launched before the first recorded launch."""
+
+_GRAPH_LAUNCH = r"(?i)graphlaunch"
+_KERNEL_LAUNCH = r"(?i)^(cuda|cu|hip)(module|ext)*(launch)(cooperative)?kernel"
+
+_SHAPE = ["name", "kind", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """The valid GPU operations of one device as arrays, sorted by start.
+
+    Attributes:
+        frame: the operations with OPERATION_SCHEMA.
+        start_ns, end_ns: int64.
+        launch_ns: int64, when the host launched it; estimated from the order of correlation ids where the
+            launch is not recorded, BEFORE_RECORDING where that order puts it before the first launch.
+        launch_known: bool, whether the launch itself is in the trace.
+        replay: int64, index into the replays, -1 for eager work.
+        shape: int64, equal for operations of equal name and launch geometry.
+    """
+
+    frame: pl.DataFrame
+    start_ns: IntArray
+    end_ns: IntArray
+    launch_ns: IntArray
+    launch_known: np.ndarray
+    replay: IntArray
+    shape: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """The replays of one device, in launch order; arrays have one entry a replay.
+
+    Attributes:
+        correlation: correlation id of the launch.
+        start_ns, end_ns: first start and last end of the recorded operations; both 0 where none was recorded.
+        launch_ns: host time of the launch, estimated like that of operations.
+        launch_duration_ns: length of the launch call, -1 where it is not recorded.
+        operations: how many were recorded.
+        graph: index of the graph; replays of one graph have the same operations. A replay that lost records
+            has the index of the graph that it is a part of, -1 where that cannot be told.
+        complete: every operation was recorded.
+        first_lost: its first operation is among the lost.
+        main_stream: stream of most of its operations, -1 without any.
+        bundled: the trace holds graph launches, but none of any replay's operations (recorded as wholes).
+    """
+
+    correlation: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    launch_ns: IntArray
+    launch_duration_ns: IntArray
+    operations: IntArray
+    graph: IntArray
+    complete: np.ndarray
+    first_lost: np.ndarray
+    main_stream: IntArray
+    bundled: bool
+
+    def __len__(self) -> int:
+        return len(self.correlation)
+
+
+@dataclass(frozen=True, slots=True)
+class HostLaunches:
+    """Host calls that matter for one device.
+
+    Attributes:
+        calls: LAUNCH_SCHEMA rows with a correlation id, unique by it, with `graph` telling graph launches.
+        lost_ns: int64, start of each kernel launch whose operation is not in the trace.
+        threads: (pid, tid) that launched work of this device.
+    """
+
+    calls: pl.DataFrame
+    lost_ns: IntArray
+    threads: frozenset[tuple[int, int]]
+
+
+def host_launches(trace: Trace, device: int) -> HostLaunches:
+    """The launches that belong to `device`: those whose operations run there, and those that ran nothing."""
+    calls = (
+        trace.launches.filter(pl.col("correlation").is_not_null())
+        .unique("correlation", keep="first", maintain_order=True)
+        .with_columns(pl.col("name").cast(pl.String))
+        .with_columns(graph=pl.col("name").str.contains(_GRAPH_LAUNCH))
+    )
+    of_device = pl.concat(
+        [
+            frame.filter(pl.col("device") == device).select("correlation")
+            for frame in (trace.operations, trace.rejected)
+        ]
+    ).unique()
+    of_any = pl.concat([trace.operations.select("correlation"), trace.rejected.select("correlation")]).unique()
+    mine = calls.join(of_device, on="correlation", how="semi")
+    threads = frozenset(mine.select("pid", "tid").unique().iter_rows())
+    orphans = calls.join(of_any, on="correlation", how="anti").filter(
+        pl.col("graph") | pl.col("name").str.contains(_KERNEL_LAUNCH)
+    )
+    orphans = _launched_for_real(orphans, mine, trace.launches)
+    if len(trace.device_ids()) > 1:
+        on_my_threads = [tuple(at) in threads for at in orphans.select("pid", "tid").iter_rows()]
+        orphans = orphans.filter(pl.Series(on_my_threads, dtype=pl.Boolean))
+    lost = orphans.filter(~pl.col("graph"))["start_ns"].to_numpy()
+    calls = pl.concat([mine, orphans.filter("graph")]).sort("start_ns")
+    return HostLaunches(calls=calls, lost_ns=lost, threads=threads)
+
+
+def _launched_for_real(orphans: pl.DataFrame, mine: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
+    """Drops calls that ran nothing by design: while a stream captures, or a driver call inside a runtime call."""
+    if not orphans.height:
+        return orphans
+    keep = np.ones(orphans.height, dtype=bool)
+    start = orphans["start_ns"].to_numpy()
+    names = launches["name"].cast(pl.String)
+    begins = launches.filter(names.str.contains(r"(?i)StreamBeginCapture"))["start_ns"].to_numpy()
+    ends = launches.filter(names.str.contains(r"(?i)StreamEndCapture"))["start_ns"].to_numpy()
+    if len(begins):
+        opened = np.searchsorted(begins, start, side="right")
+        closed = np.searchsorted(ends, start, side="right")
+        keep &= opened <= closed
+    ran = mine.filter(~pl.col("graph"))
+    for pid, tid in orphans.select("pid", "tid").unique().iter_rows():
+        here = ran.filter((pl.col("pid") == pid) & (pl.col("tid") == tid))
+        if not here.height:
+            continue
+        lo = here["start_ns"].to_numpy()
+        hi = np.maximum.accumulate(lo + here["duration_ns"].fill_null(0).to_numpy())
+        at = np.searchsorted(lo, start, side="right") - 1
+        same = ((orphans["pid"] == pid) & (orphans["tid"] == tid)).to_numpy()
+        keep &= ~(same & (at >= 0) & (start < hi[np.maximum(at, 0)]))
+    return orphans.filter(pl.Series(keep))
+
+
+def operations_of(trace: Trace, device: int, launches: HostLaunches) -> tuple[Operations, Replays]:
+    """The operations of `device` with their launches, and its replays."""
+    frame = trace.operations.filter(pl.col("device") == device)
+    start = frame["start_ns"].to_numpy()
+    end = start + frame["duration_ns"].to_numpy()
+    calls = launches.calls
+    joined = frame.select("correlation", "graph_id").join(
+        calls.select("correlation", launch_ns="start_ns", graph="graph"),
+        on="correlation",
+        how="left",
+        maintain_order="left",
+    )
+    known = joined["launch_ns"].is_not_null().to_numpy()
+    launch = estimate_launch(frame["correlation"], joined["launch_ns"], calls, start)
+    shared = joined.select(
+        (
+            pl.col("correlation").is_not_null()
+            & (
+                pl.col("graph").fill_null(False)
+                | pl.col("graph_id").is_not_null()
+                | (pl.col("launch_ns").is_null() & (pl.len().over("correlation") > 1))
+            )
+        ).alias("shared")
+    )["shared"].to_numpy()
+    shape = frame.select(pl.struct(_SHAPE).rank("dense").alias("shape"))["shape"].to_numpy().astype(np.int64)
+    correlation = frame["correlation"].fill_null(-1).to_numpy()
+    replays, replay = _replays(
+        correlation, shared, launch, start, end, frame["stream"].to_numpy(), shape,
+        geometry=frame["grid_x"].is_not_null().to_numpy(), calls=calls,
+    )  # fmt: skip
+    return (
+        Operations(
+            frame=frame, start_ns=start, end_ns=end, launch_ns=launch, launch_known=known, replay=replay,
+            shape=shape,
+        ),
+        replays,
+    )  # fmt: skip
+
+
+def estimate_launch(
+    correlation: pl.Series, launch: pl.Series, calls: pl.DataFrame, start: IntArray
+) -> IntArray:
+    """Launch time of each operation: the recorded one, else by the order of correlation ids.
+
+    CUPTI and ROCprofiler hand out correlation ids in the order of the calls, so an operation whose call is not
+    in the trace was launched right after the recorded call with the next lower id. Without any recorded call the
+    start on the GPU stands in.
+    """
+    if not calls.height:
+        return start.copy()
+    by_id = calls.sort("correlation")
+    ids, times = by_id["correlation"].to_numpy(), by_id["start_ns"].to_numpy()
+    at = np.searchsorted(ids, correlation.fill_null(-1).to_numpy(), side="right") - 1
+    estimate = np.where(at >= 0, times[np.maximum(at, 0)], BEFORE_RECORDING)
+    estimate = np.where(correlation.is_null().to_numpy(), start, estimate)
+    return np.where(launch.is_not_null().to_numpy(), launch.fill_null(0).to_numpy(), estimate)
+
+
+def _replays(
+    correlation: IntArray, shared: np.ndarray, launch: IntArray, start: IntArray, end: IntArray,
+    stream: IntArray, shape: IntArray, *, geometry: np.ndarray, calls: pl.DataFrame,
+) -> tuple[Replays, IntArray]:  # fmt: skip
+    graph_calls = calls.filter("graph")
+    members = np.flatnonzero(shared)
+    ids, inverse = np.unique(correlation[members], return_inverse=True)
+    missing = np.setdiff1d(graph_calls["correlation"].to_numpy(), ids)
+    recorded, n = len(ids), len(ids) + len(missing)
+    ids = np.concatenate([ids, missing])
+    lo, hi = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    launched, count = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    main = np.full(n, -1, np.int64)
+    pieces = np.split(members[np.argsort(inverse, kind="stable")], np.cumsum(np.bincount(inverse, minlength=recorded))[:-1]) if recorded else []
+    for i, piece in enumerate(pieces):
+        lo[i], hi[i] = start[piece].min(), end[piece].max()
+        launched[i], count[i] = launch[piece[0]], len(piece)
+        values, counts = np.unique(stream[piece], return_counts=True)
+        main[i] = values[counts.argmax()]
+    at = dict(zip(graph_calls["correlation"].to_list(), graph_calls.select("start_ns", "duration_ns").iter_rows(), strict=True))
+    duration = np.array([(at.get(c) or (0, None))[1] if (at.get(c) or (0, None))[1] is not None else -1 for c in ids.tolist()], np.int64)
+    for i in range(recorded, n):
+        launched[i] = at[int(ids[i])][0]
+    order = np.lexsort((lo, launched))
+    rank = np.empty(n, np.int64)
+    rank[order] = np.arange(n)
+    graph, complete, first_lost = _match([shape[p] for p in pieces], [bool(geometry[p].any()) for p in pieces], n)
+    replay = np.full(len(start), -1, np.int64)
+    replay[members] = rank[inverse]
+    return (
+        Replays(
+            correlation=ids[order], start_ns=lo[order], end_ns=hi[order], launch_ns=launched[order],
+            launch_duration_ns=duration[order], operations=count[order], graph=graph[order],
+            complete=complete[order], first_lost=first_lost[order], main_stream=main[order],
+            bundled=recorded == 0 and n > 0,
+        ),
+        replay,
+    )  # fmt: skip
+
+
+def _match(shapes: list[IntArray], geometry: list[bool], n: int) -> tuple[IntArray, np.ndarray, np.ndarray]:
+    """Which graph each replay is of, whether it is complete, and whether its first operation is lost.
+
+    Two different graphs can also be part and whole (a one-layer draft model and its target). A part that
+    recurs about as often as its whole is therefore a graph of its own: lost records do not recur so exactly.
+    Without launch geometry names alone must do, and then only a replay of less than half the operations counts
+    as a part: graphs of two captured sizes can differ by a few operations.
+    """
+    graph = np.full(n, -1, np.int64)
+    complete, first_lost = np.zeros(n, bool), np.ones(n, bool)
+    kinds: dict[bytes, list[int]] = {}
+    for i, shape in enumerate(shapes):
+        kinds.setdefault(np.sort(shape).tobytes(), []).append(i)
+    signatures = sorted(kinds.values(), key=lambda replays: len(shapes[replays[0]]), reverse=True)
+    counters = [Counter(shapes[replays[0]].tolist()) for replays in signatures]
+    whole_of: list[int] = []
+    for at, replays in enumerate(signatures):
+        whole = at
+        for other in range(at):
+            if whole_of[other] != other or len(shapes[signatures[other][0]]) <= len(shapes[replays[0]]):
+                continue
+            small, large = len(shapes[replays[0]]), len(shapes[signatures[other][0]])
+            if not geometry[replays[0]] and small * 2 > large:
+                continue
+            own = len(replays) >= max(2, len(signatures[other]) / 2)
+            if not own and counters[at] <= counters[other]:
+                whole = other
+                break
+        whole_of.append(whole)
+        firsts = {int(shapes[i][0]) for i in signatures[whole]}
+        for i in replays:
+            graph[i] = whole
+            complete[i] = whole == at
+            first_lost[i] = whole != at and int(shapes[i][0]) not in firsts
+    return graph, complete, first_lost
