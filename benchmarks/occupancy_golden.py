@@ -66,7 +66,7 @@ class Variant:
 
 def variants() -> list[Variant]:
     made = [Variant(f"live_{n}", n) for n in range(2, 249, 2)]
-    made += [Variant(f"cap_{r}", 248, f".maxnreg {r}") for r in range(24, 256, 4)]
+    made += [Variant(f"cap_{r}", 248, f".maxnreg {r}") for r in sorted({*range(24, 256, 4), *range(25, 256, 10)})]
     for threads, least in (
         (64, 1),
         (96, 5),
