@@ -28,6 +28,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from wavewise.report.words import printable
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -74,6 +76,7 @@ class Table:
         rows: as many cells in each as there are columns.
         brief: how many rows a short medium (terminal, markdown) prints; it says how many it left out.
         filterable: whether a medium that can should offer sorting by any column and a filter box.
+        detail: whether only the long media (markdown, HTML) carry it.
     """
 
     name: str
@@ -82,6 +85,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     brief: int = 12
     filterable: bool = False
+    detail: bool = False
 
     def __post_init__(self) -> None:
         ragged = [row for row in self.rows if len(row) != len(self.columns)]
@@ -145,3 +149,20 @@ def listing(items: Sequence[str], last: str = "and") -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def spans(text: str) -> tuple[tuple[str, bool], ...]:
+    """A sentence as pieces (text, is it a name between backticks), safe to hand to any medium.
+
+    >>> spans("the `split` kernel")
+    (('the ', False), ('split', True), (' kernel', False))
+    """
+    pieces = printable(text).split("`")
+    if len(pieces) % 2 == 0:  # an odd backtick has no partner: it is text
+        pieces[-2:] = [f"{pieces[-2]}`{pieces[-1]}"]
+    return tuple((piece, index % 2 == 1) for index, piece in enumerate(pieces) if piece)
+
+
+def plain(text: str) -> str:
+    """A sentence without its markup."""
+    return "".join(piece for piece, _ in spans(text))

@@ -1,0 +1,73 @@
+"""Puts a report together from its sections. The only place that knows their order."""
+
+from collections import Counter
+from dataclasses import replace
+
+from wavewise.findings import Findings
+from wavewise.report import (
+    decode_text,
+    fill_text,
+    idle_text,
+    kernels_text,
+    quality_text,
+    steps_text,
+)
+from wavewise.report.section import Report, Section, listing
+from wavewise.report.verdict import helper_sentences, no_decode, per_point, verdict
+from wavewise.report.words import engine_words, plural, printable
+
+SUBJECTS = (decode_text, idle_text, kernels_text, fill_text, steps_text, quality_text)
+
+LEVELS = ("stop", "caution", "info")
+
+
+def compose(findings: Findings) -> Report:
+    """The report of `findings`: notes, verdict, summary, then sections in reading order."""
+    said = summary(findings)
+    return Report(
+        title=title(findings),
+        notes=notes(findings),
+        verdict=verdict(findings),
+        summary=said,
+        sections=tuple(
+            _without(section, said) for subject in SUBJECTS for section in subject.sections(findings)
+        ),
+    )
+
+
+def _without(section: Section, said: tuple[str, ...]) -> Section:
+    """The section without what the summary has said already."""
+    return replace(section, sentences=tuple(line for line in section.sentences if line not in said))
+
+
+def title(findings: Findings) -> str:
+    """What was analysed: "8 traces of vLLM on NVIDIA H200 (132 SMs)"."""
+    gpus = Counter(
+        f"{printable(trace.gpu.name or 'unknown GPU')}"
+        + (f" ({trace.gpu.sm_count} SMs)" if trace.gpu.sm_count else "")
+        for trace in findings.traces
+    )
+    engines = Counter(engine_words(trace.engine) for trace in findings.traces)
+    files = len({trace.path for trace in findings.traces})
+    return f"{plural(files, 'trace')} of {listing(list(engines))} on {listing(list(gpus))}"
+
+
+def notes(findings: Findings) -> tuple[str, ...]:
+    """What must be known before the numbers, most severe first."""
+    words = {"stop": "Stop", "caution": "Caution", "info": "Note"}
+    ranked = sorted(
+        findings.notes, key=lambda note: LEVELS.index(note.level) if note.level in LEVELS else len(LEVELS)
+    )
+    return tuple(f"{words.get(note.level, 'Note')}: {note.message}" for note in ranked)
+
+
+def summary(findings: Findings) -> tuple[str, ...]:
+    """First lines after the verdict, each with its numbers."""
+    missing = no_decode(findings) if any(trace.decode for trace in findings.traces) else ()
+    return (
+        *helper_sentences(findings),
+        *fill_text.headlines(findings),
+        *idle_text.stall_sentences(findings),
+        *missing,
+        *per_point(findings),
+    )

@@ -1,0 +1,162 @@
+"""Where the GPU waits: the idle split of every window, the answer in words, and stalls that stand out."""
+
+from collections import Counter
+
+from wavewise.findings import Findings, StepRow, TraceFindings
+from wavewise.report.section import MISSING, Cell, Column, Section, Table, code, listing, number
+from wavewise.report.words import amount, ms, percent, plural, short_path
+from wavewise.units import NS_PER_MS
+
+STALL_NS = 100 * NS_PER_MS
+"""A stretch without GPU work inside one step that is worth a sentence of its own: 100 ms, longer than the
+whole decode step of any server that streams at reading speed (10 tokens/s) ..."""
+
+STALL_TIMES_MEDIAN = 10
+"""... and this many times the median step's longest stretch, so that a slow engine is not all stalls."""
+
+PARTS = (
+    ("intra_replay_ns", "inside replays", "gaps between kernels inside graph replays"),
+    ("intra_step_ns", "inside other steps", "gaps inside steps without a replay (prefill, mixed, eager)"),
+    ("step_boundary_ns", "step boundary", "step boundaries: host time"),
+    ("inter_burst_ns", "between bursts", "between bursts: no requests"),
+    ("unrecorded_ns", "unrecorded", "holes where records were lost"),
+)
+"""Field of `Idle`, column title, words of a sentence."""
+
+
+def sections(findings: Findings) -> tuple[Section, ...]:
+    """The section on idle time."""
+    sentences = [
+        *_overall(findings),
+        *stall_sentences(findings),
+        *_unsafe(findings),
+    ]
+    return (
+        Section(
+            name="idle",
+            title="Where the GPU waits",
+            sentences=tuple(sentences),
+            tables=(_table(findings),),
+            charts=("idle",),
+        ),
+    )
+
+
+def answer(trace: TraceFindings) -> str:
+    """In words, for one trace: what the GPU waits for, in a few."""
+    if not trace.idle.safe:
+        return "not safe to say"
+    if trace.window_ns <= 0 or trace.idle.total_ns < 0.03 * trace.window_ns:
+        return "hardly waits"
+    stalled = stalls(trace)
+    if sum(step.stall_ns or 0 for step in stalled) > trace.idle.total_ns / 2:
+        return f"the host ({plural(len(stalled), 'stalled step')})"
+    words = {
+        "intra_replay_ns": "inside replays",
+        "intra_step_ns": "inside steps without replay",
+        "step_boundary_ns": "the host (step boundary)",
+        "inter_burst_ns": "requests",
+        "unrecorded_ns": "unknown (lost records)",
+    }
+    largest = max(words, key=lambda part: getattr(trace.idle, part))
+    return words[largest]
+
+
+def stalls(trace: TraceFindings) -> tuple[StepRow, ...]:
+    """Steps in which the GPU ran nothing for conspicuously long."""
+    known = sorted(step.stall_ns for step in trace.steps if step.stall_ns is not None)
+    if not known:
+        return ()
+    limit = max(STALL_NS, STALL_TIMES_MEDIAN * known[len(known) // 2])
+    return tuple(step for step in trace.steps if step.stall_ns is not None and step.stall_ns > limit)
+
+
+def stall_sentences(findings: Findings) -> tuple[str, ...]:
+    """One sentence for each stall, longest first; the rest are counted."""
+    found = sorted(
+        ((step, trace) for trace in findings.traces for step in stalls(trace)),
+        key=lambda item: -(item[0].stall_ns or 0),
+    )
+    sentences = [
+        f"{code(short_path(trace.path))}: step {step.index} ({step.kind}) left the GPU empty for "
+        f"{ms((step.stall_ns or 0) / NS_PER_MS)} in one stretch while the step was under way on the host "
+        f"(a kernel compile, an allocation or a blocked engine); it is kept out of every statistic."
+        for step, trace in found[:5]
+        if not step.clean
+    ]
+    sentences += [
+        f"{code(short_path(trace.path))}: clean step {step.index} left the GPU empty for "
+        f"{ms((step.stall_ns or 0) / NS_PER_MS)} in one stretch; it is part of the statistics."
+        for step, trace in found[:5]
+        if step.clean
+    ]
+    if len(found) > 5:
+        sentences.append(f"{plural(len(found) - 5, 'further step')} stalled as conspicuously.")
+    return tuple(sentences)
+
+
+def _overall(findings: Findings) -> list[str]:
+    safe = [trace for trace in findings.traces if trace.idle.safe and trace.window_ns > 0]
+    if len(safe) <= 3:
+        return [f"{code(short_path(trace.path))}: {_split([trace])}" for trace in safe]
+    waits = Counter(answer(trace) for trace in safe)
+    counted = [f"{name} in {plural(count, 'window')}" for name, count in waits.most_common()]
+    return [
+        f"Over {len(safe)} windows together, {_split(safe)}",
+        f"What the GPU waits for most: {listing(counted)}.",
+    ]
+
+
+def _split(traces: list[TraceFindings]) -> str:
+    window_ns = sum(trace.window_ns for trace in traces)
+    busy_ns = sum(trace.busy_ns for trace in traces)
+    stalled = sum(step.stall_ns or 0 for trace in traces for step in stalls(trace))
+    totals = {words: sum(getattr(trace.idle, part) for trace in traces) for part, _, words in PARTS}
+    ranked = sorted(totals.items(), key=lambda item: -item[1])
+    shares = [f"{percent(total / window_ns)} {words}" for words, total in ranked if total]
+    tail = f"; idle: {listing(shares)}" if shares else ""
+    if stalled:
+        tail += f" ({ms(stalled / NS_PER_MS)} of it in stalls, named below)"
+    return f"of {ms(window_ns / NS_PER_MS)} the GPU was busy {percent(busy_ns / window_ns)}{tail}."
+
+
+def _unsafe(findings: Findings) -> list[str]:
+    return [
+        f"{code(short_path(trace.path))}: the split is not safe to conclude from, because "
+        f"{(trace.idle.unsafe_reason or 'records are missing').rstrip('.')}; its figures only add up."
+        for trace in findings.traces
+        if not trace.idle.safe
+    ]
+
+
+def _table(findings: Findings) -> Table:
+    several = len({(trace.device, trace.rank) for trace in findings.traces}) > 1
+    columns = (
+        Column("trace"),
+        *((Column("device", right=True),) if several else ()),
+        Column("window, ms", right=True, term="window"),
+        Column("busy, ms", right=True, term="busy time"),
+        *(Column(f"{title}, ms", right=True, term=title) for _, title, _ in PARTS),
+        Column("waits for"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for trace in findings.traces:
+        device = (number(trace.device, str(trace.device)),) if several else ()
+        cells = [Cell(code(short_path(trace.path)), hover=trace.path), *device]
+        cells += [_cell(trace.window_ns), _cell(trace.busy_ns)]
+        cells += [_cell(getattr(trace.idle, part)) for part, _, _ in PARTS]
+        cells.append(Cell(answer(trace), hover=trace.idle.unsafe_reason))
+        rows.append(tuple(cells))
+    return Table(
+        name="idle",
+        title="Busy time and idle parts of each window; they add up to the window exactly",
+        columns=columns,
+        rows=tuple(rows),
+        brief=40,
+    )
+
+
+def _cell(value_ns: int | None) -> Cell:
+    if value_ns is None:
+        return MISSING
+    return number(value_ns, amount(value_ns / NS_PER_MS))

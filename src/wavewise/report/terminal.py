@@ -1,0 +1,158 @@
+"""The terminal report: readable at 100 columns, and in a pipe without colour."""
+
+import re
+import textwrap
+
+from rich.box import Box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from wavewise.findings import Findings
+from wavewise.report.compose import compose
+from wavewise.report.section import Cell, Section, Table, plain, spans
+from wavewise.report.words import middle
+
+PIPE_WIDTH = 100
+"""Columns in a pipe or file, where no terminal says how wide it is."""
+
+NARROWEST_TEXT = 12
+"""A text column is not squeezed below this."""
+
+# Only a line of hyphens under the heading: nothing that a pipe, a pager or a bug tracker could garble.
+_RULED = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
+
+# rich breaks lines at any whitespace; a private-use character keeps a number and its unit together until
+# the text is laid out.
+_GLUE = "\ue000"
+_NUMBER_UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|us|ns|s|B|SMs|GB|MiB|GiB)\b|%)|(?<=<) (?=\d)|(?<=<=) (?=\d)")
+
+
+def render_terminal(findings: Findings, console: Console) -> None:
+    """Print the report on `console`.
+
+    When the console is no terminal the text goes to its file without colour, 100 columns wide, and no line
+    ends in spaces.
+    """
+    report = compose(findings)
+    pen = console if console.is_terminal else Console(file=console.file, width=PIPE_WIDTH, color_system=None)
+    with pen.capture() as captured:
+        pen.print(_sentence(report.title, "bold"))
+        for note in report.notes:
+            _bullet(pen, note, "yellow")
+        pen.print()
+        for line in report.verdict:
+            pen.print(_sentence(line))
+        if report.summary:
+            pen.print()
+        for line in report.summary:
+            _bullet(pen, line)
+        for section in report.sections:
+            _section(pen, section)
+    pen.file.write(_laid_out(captured.get()))
+
+
+def print_section(section: Section, console: Console) -> None:
+    """Print one section, as in a whole report; for commands that show a part of one."""
+    pen = console if console.is_terminal else Console(file=console.file, width=PIPE_WIDTH, color_system=None)
+    with pen.capture() as captured:
+        _section(pen, section)
+    pen.file.write(_laid_out(captured.get()).lstrip("\n"))
+
+
+def _laid_out(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.replace(_GLUE, " ").split("\n"))
+
+
+def _section(pen: Console, section: Section) -> None:
+    tables = [table for table in section.tables if not table.detail]
+    if not section.sentences and not tables:
+        return
+    pen.print()
+    pen.print(_sentence(section.title, "bold cyan"))
+    for line in section.sentences:
+        _bullet(pen, line)
+    for table in tables:
+        pen.print()
+        _table(pen, table)
+
+
+def _table(pen: Console, table: Table) -> None:
+    """A table, its title above it, cut to its brief rows and to the columns that fit."""
+    pen.print(_sentence(table.title, "italic"))
+    shown = table.rows[: table.brief]
+    widths = _widths(table, shown, pen.width)
+    grid = RichTable(box=_RULED, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for index, width in widths.items():
+        column = table.columns[index]
+        heading = "\n".join(textwrap.wrap(column.title, width)) or " "
+        grid.add_column(
+            Text(heading),
+            justify="right" if column.right else "left",
+            width=width,
+            overflow="fold",
+            vertical="bottom",
+        )
+    for row in shown:
+        grid.add_row(*(_cell(row[index], width) for index, width in widths.items()))
+    pen.print(grid)
+    left = len(table.rows) - len(shown)
+    if left:
+        pen.print(Text(f"({left:,} more rows in the written reports)", style="dim"))
+
+
+def _cell(cell: Cell, width: int) -> Text:
+    """A cell; one that is nothing but a name is cut in its middle, where a sentence would wrap."""
+    pieces = spans(cell.text)
+    if len(pieces) == 1 and pieces[0][1]:
+        return Text(middle(pieces[0][0], width), style="cyan")
+    return _sentence(cell.text)
+
+
+def _widths(table: Table, rows: tuple[tuple[Cell, ...], ...], width: int) -> dict[int, int]:
+    """Width by column index: numbers get what they need, text shares the rest, optional columns go first."""
+    needs = {
+        index: max(_longest_word(column.title), *(len(plain(row[index].text)) for row in rows), 1)
+        for index, column in enumerate(table.columns)
+    }
+    floors = {
+        index: need if table.columns[index].right else min(need, NARROWEST_TEXT)
+        for index, need in needs.items()
+    }
+    keep = list(needs)
+    for index in reversed(list(needs)):
+        optional = not table.columns[index].essential
+        if optional and sum(needs[each] for each in keep) + len(keep) > width:
+            keep.remove(index)
+    spare = width - sum(floors[index] for index in keep) - len(keep)
+    widths = {index: floors[index] for index in keep}
+    # The narrowest wish first, so that short columns are whole and only long ones are squeezed.
+    wishes = sorted((needs[index] - floors[index], index) for index in keep if needs[index] > floors[index])
+    for position, (wish, index) in enumerate(wishes):
+        given = max(0, min(wish, spare // (len(wishes) - position)))
+        widths[index] += given
+        spare -= given
+    return widths
+
+
+def _longest_word(title: str) -> int:
+    """Headings wrap at spaces, so only their longest word claims width."""
+    return max((len(word) for word in title.split()), default=0)
+
+
+def _sentence(text: str, style: str = "") -> Text:
+    line = Text(style=style)
+    for piece, is_name in spans(text):
+        if is_name:
+            line.append(piece, style="cyan")
+        else:
+            line.append(_NUMBER_UNIT.sub(_GLUE, piece))
+    return line
+
+
+def _bullet(pen: Console, text: str, style: str = "") -> None:
+    grid = RichTable.grid(padding=0)
+    grid.add_column(width=2)
+    grid.add_column(overflow="fold")
+    grid.add_row("- ", _sentence(text, style))
+    pen.print(grid)

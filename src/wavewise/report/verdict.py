@@ -1,0 +1,221 @@
+"""The first sentences of a report, computed once and used by every rendering.
+
+Three make the verdict: what a decode step costs, what dominates its GPU time, and what the GPU waits for.
+"""
+
+from dataclasses import dataclass
+
+from wavewise.findings import FamilyRow, Findings
+from wavewise.report.points import PointView, main_point, points, thinned
+from wavewise.report.section import code, listing
+from wavewise.report.words import family_words, ms, percent, short_kernel, short_path, us
+from wavewise.units import NS_PER_MS
+
+LITTLE_WAITING = 0.03
+"""Below this share of the step the GPU "hardly waits": a saving of that size drowns in step-to-step noise."""
+
+HELPERS = (
+    ("attention_schedule", ("attention_split", "attention"), "computes the schedule for"),
+    ("attention_combine", ("attention_split",), "combines the partial results of"),
+    ("indexer", ("attention_split", "attention"), "selects the keys for"),
+    ("moe_route", ("moe_gemm",), "routes tokens for"),
+    ("quant", ("dense_gemm",), "quantises the inputs of"),
+)
+"""Families that exist only to prepare or finish the work of another one: (helper, helped, what it does)."""
+
+HOST = "the host: the GPU is empty at step boundaries while the engine samples, schedules and launches"
+INSIDE = "work inside the graph replays: gaps between dependent kernels"
+
+
+@dataclass(frozen=True)
+class DearHelper:
+    """A helper family that takes more time than the family it helps, at one operating point."""
+
+    point: PointView
+    helper: FamilyRow
+    helped: FamilyRow
+    does: str
+
+
+def verdict(findings: Findings) -> tuple[str, ...]:
+    """The three sentences of the first screen; fewer, with the reason, when there is no clean decode step."""
+    views = points(findings)
+    main = main_point(views)
+    if main is None:
+        return (*no_decode(findings), *_waiting_of_windows(findings))
+    return (cost(main, alone=len(views) == 1), dominant(main, findings), waiting(main, findings))
+
+
+def cost(point: PointView, alone: bool) -> str:
+    """What a decode step takes, how it divides, and on what basis."""
+    figures = point.figures
+    largest = "" if alone else ", the largest clean batch size,"
+    opening = f"At {point.label}{largest} a decode step takes {ms(figures.step_ms.median)} ({point.basis})"
+    busy = percent(figures.busy_ms.median / figures.gpu_span_ms.median)
+    span = ms(figures.gpu_span_ms.median)
+    if not point.replay:
+        return f"{opening}; its GPU work spans {span} without a graph replay and keeps the GPU {busy} busy."
+    return (
+        f"{opening}: {span} of graph replay, which is {busy} busy, "
+        f"and {ms(max(0.0, point.boundary_ms))} of step boundary."
+    )
+
+
+def dominant(point: PointView, findings: Findings) -> str:
+    """Which families take the replay's kernel time."""
+    total = point.family_sum_us
+    ranked = sorted(point.figures.families, key=lambda row: -row.sum_us_per_step)
+    if not ranked or total <= 0:
+        return f"No kernel time could be assigned to families at {point.label}."
+    first, *rest = ranked[:3]
+    parts = [f"{family_words(row.family)} {percent(row.sum_us_per_step / total)}" for row in rest]
+    behind = f", followed by {listing(parts)}" if parts else ""
+    sentence = (
+        f"{_capital(family_words(first.family))} is {percent(first.sum_us_per_step / total)} of the "
+        f"{point.unit}'s summed kernel time ({us(first.sum_us_per_step)} of {us(total)}){behind}"
+    )
+    dear = [item for item in dear_helpers(findings) if item.point.label == point.label]
+    if dear:
+        item = dear[0]
+        sentence += (
+            f"; {family_words(item.helper.family)} costs more ({us(item.helper.sum_us_per_step)}) than "
+            f"the {family_words(item.helped.family)} it helps ({us(item.helped.sum_us_per_step)})"
+        )
+    return f"{sentence}."
+
+
+def waiting(point: PointView, findings: Findings) -> str:
+    """Where the GPU waits within a clean step, in words; and for requests, over the recorded windows."""
+    figures = point.figures
+    step = figures.step_ms.median
+    boundary = max(0.0, point.boundary_ms)
+    inside = max(0.0, figures.gpu_span_ms.median - figures.busy_ms.median)
+    unsafe = [findings.traces[index] for index in point.traces if not findings.traces[index].idle.safe]
+    if unsafe:
+        reason = unsafe[0].idle.unsafe_reason or "records are missing"
+        return f"Where the GPU waits cannot be said safely at {point.label}: {reason.rstrip('.')}."
+    figures_text = (
+        f"step boundaries take {percent(boundary / step)} of a step at {point.label} ({ms(boundary)}), "
+        f"gaps inside the {point.unit} {percent(inside / step)} ({ms(inside)})"
+    )
+    requests = _for_requests(findings)
+    if boundary + inside < LITTLE_WAITING * step:
+        return f"The GPU hardly waits: {figures_text}{requests}."
+    answer = HOST if boundary >= inside else INSIDE
+    return f"The GPU waits mostly for {answer}; {figures_text}{requests}."
+
+
+def _for_requests(findings: Findings) -> str:
+    safe = [trace for trace in findings.traces if trace.idle.safe and trace.window_ns > 0]
+    window = sum(trace.window_ns for trace in safe)
+    burst = sum(trace.idle.inter_burst_ns for trace in safe)
+    if not window or not burst:
+        return ", and no recorded idle is for want of requests"
+    return (
+        f", and {percent(burst / window)} of all recorded time is idle between bursts, for want of requests"
+    )
+
+
+def _waiting_of_windows(findings: Findings) -> tuple[str, ...]:
+    safe = [trace for trace in findings.traces if trace.idle.safe and trace.window_ns > 0]
+    window = sum(trace.window_ns for trace in safe)
+    if not window:
+        return ()
+    parts = {
+        "step boundaries (host time)": sum(trace.idle.step_boundary_ns for trace in safe),
+        "gaps inside graph replays": sum(trace.idle.intra_replay_ns for trace in safe),
+        "gaps inside steps without a replay": sum(trace.idle.intra_step_ns for trace in safe),
+        "idle between bursts (no requests)": sum(trace.idle.inter_burst_ns for trace in safe),
+    }
+    busy = sum(trace.busy_ns for trace in safe)
+    shares = [f"{name} {percent(value / window)}" for name, value in parts.items() if value > 0]
+    return (
+        f"Of the recorded {ms(window / NS_PER_MS)} the GPU is busy {percent(busy / window)}; "
+        f"{listing(shares)}.",
+    )
+
+
+def no_decode(findings: Findings) -> tuple[str, ...]:
+    """One sentence for each trace that has no decode row, saying why."""
+    return tuple(
+        f"{code(short_path(trace.path))} has no decode row: {reason.rstrip('.')}."
+        for trace in findings.traces
+        if not trace.decode
+        for reason in [trace.decode_reason or "it holds no clean decode step"]
+    )
+
+
+def dear_helpers(findings: Findings) -> tuple[DearHelper, ...]:
+    """Helper families that cost more than what they help, dearest first within the report's order."""
+    found: list[DearHelper] = []
+    for point in points(findings):
+        rows = {row.family: row for row in point.figures.families}
+        for helper, helped, does in HELPERS:
+            target = next((rows[name] for name in helped if name in rows), None)
+            row = rows.get(helper)
+            if row and target and row.sum_us_per_step > target.sum_us_per_step > 0:
+                found.append(DearHelper(point, row, target, does))
+    return tuple(found)
+
+
+def helper_sentences(findings: Findings) -> tuple[str, ...]:
+    """One sentence for each kind of dear helper, with the figures of the largest point where it holds."""
+    groups: dict[tuple[str, str], list[DearHelper]] = {}
+    for item in dear_helpers(findings):
+        groups.setdefault((item.helper.family, item.helped.family), []).append(item)
+    sentences: list[str] = []
+    for items in groups.values():
+        item = max(items, key=lambda each: each.point.figures.batch_size or 0)
+        name = costliest_kernel(item.point, item.helper.family)
+        kernel = f" ({code(short_kernel(name))})" if name else ""
+        also = [each.point.label for each in items if each is not item]
+        elsewhere = f"; the same holds at {listing(also)}" if also else ""
+        sentences.append(
+            f"A helper costs more than what it helps: {family_words(item.helper.family)}{kernel} "
+            f"{item.does} {family_words(item.helped.family)} and takes "
+            f"{us(item.helper.sum_us_per_step)} per step against {us(item.helped.sum_us_per_step)} "
+            f"at {item.point.label} ({item.point.basis}){elsewhere}."
+        )
+    return tuple(sentences)
+
+
+def costliest_kernel(point: PointView, family: str) -> str | None:
+    """The name of the kernel that takes most of a family's time at an operating point."""
+    sums: dict[str, float] = {}
+    for kernel in point.kernels:
+        if kernel.family == family:
+            sums[kernel.name] = sums.get(kernel.name, 0.0) + kernel.sum_us_per_step
+    return max(sums, key=lambda name: sums[name]) if sums else None
+
+
+def per_point(findings: Findings) -> tuple[str, ...]:
+    """One sentence for each operating point (of many: for eight spread over all of them)."""
+    views = points(findings)
+    main = main_point(views)
+    return tuple(point_sentence(point) for point in (thinned(views, main) if main else ()))
+
+
+def point_sentence(point: PointView) -> str:
+    """What a replay takes, how busy it is, and its three largest families, for one operating point."""
+    figures = point.figures
+    total = point.family_sum_us
+    ranked = sorted(figures.families, key=lambda row: -row.sum_us_per_step)[:3]
+    busy = percent(figures.busy_ms.median / figures.gpu_span_ms.median)
+    sentence = (
+        f"At {point.label} a {point.unit} takes {ms(figures.gpu_span_ms.median)} ({point.basis}) "
+        f"and is {busy} busy"
+    )
+    if total > 0 and ranked:
+        first, *rest = ranked
+        others = "".join(
+            f", {family_words(row.family)} {percent(row.sum_us_per_step / total)}" for row in rest
+        )
+        sentence += (
+            f"; {family_words(first.family)} is {percent(first.sum_us_per_step / total)} of its summed "
+            f"kernel time ({us(first.sum_us_per_step)}){others}"
+        )
+    return f"{sentence}; the whole step takes {ms(figures.step_ms.median)}."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

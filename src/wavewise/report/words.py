@@ -1,0 +1,155 @@
+"""The wording of quantities and names, so that every rendering says the same thing the same way."""
+
+import re
+import unicodedata
+from functools import lru_cache
+from pathlib import PurePath
+
+from wavewise.units import NS_PER_MS, format_ns, significant
+
+FAMILY_WORDS = {
+    "attention_split": "attention split",
+    "attention_combine": "attention combine",
+    "attention_schedule": "attention schedule metadata",
+    "attention": "attention (unsplit)",
+    "indexer": "indexer and top-k",
+    "moe_gemm": "MoE GEMM",
+    "moe_route": "MoE routing",
+    "dense_gemm": "dense GEMM",
+    "all_reduce": "all-reduce",
+    "collective_other": "other collectives",
+    "norm": "norm",
+    "rope": "rope",
+    "quant": "quantisation",
+    "kv_cache": "KV cache",
+    "kv_compress": "KV compression",
+    "residual_mix": "residual mixing",
+    "sampling": "sampling",
+    "elementwise": "element-wise",
+    "memcpy": "memcpy",
+    "memset": "memset",
+    "other": "other (unnamed)",
+}
+"""How a sentence calls a family; a family of a user's own rule file reads as its name does."""
+
+ENGINE_WORDS = {"vllm": "vLLM", "sglang": "SGLang", "unknown": "unknown engine"}
+
+_ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::")
+_FUNCTOR = re.compile(r"\b(\w*Functor\w*)\b")
+
+
+def family_words(family: str) -> str:
+    """A family as a sentence calls it."""
+    return FAMILY_WORDS.get(family, family.replace("_", " "))
+
+
+def engine_words(engine: str) -> str:
+    """An engine as it writes itself."""
+    return ENGINE_WORDS.get(engine, engine)
+
+
+def printable(text: str) -> str:
+    """`text` without what could break a medium: control characters and lone surrogates become "?".
+
+    Kernel and file names come from traces; an escape sequence in one must not reach a terminal.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        "?" if unicodedata.category(char) in ("Cc", "Cs", "Cf") and char != "\n" else char for char in text
+    )
+
+
+def plural(count: float, noun: str, many: str | None = None) -> str:
+    """A count with its noun: "1 step", "6 steps", "2,300 steps"."""
+    amount = f"{count:,.0f}" if float(count).is_integer() else f"{count:,.1f}"
+    return f"{amount} {noun if count == 1 else many or noun + 's'}"
+
+
+def ms(value: float) -> str:
+    """Milliseconds in the unit a reader expects, three significant digits: "5.92 ms", "230 us", "41.0 s"."""
+    return format_ns(value * NS_PER_MS)
+
+
+def us(value: float) -> str:
+    """Microseconds in the unit a reader expects: "253 us", "4.21 ms"."""
+    return ms(value / 1000)
+
+
+def amount(value: float) -> str:
+    """A bare figure for a table column that names its unit: three significant digits, thousands separated."""
+    return significant(value)
+
+
+def percent(share: float) -> str:
+    """A share for running text: one decimal below 10 % and above 90 %, whole per cent between."""
+    value = 100 * share
+    if value == 0:
+        return "0 %"
+    if 0 < value < 0.05:
+        return "< 0.1 %"
+    if 99.95 <= value < 100:
+        return "> 99.9 %"
+    if value < 9.95 or value >= 90.0:
+        return f"{value:.1f} %"
+    return f"{value:.0f} %"
+
+
+def grid_text(grid: tuple[int, int, int] | None) -> str:
+    """A grid or block as "32 x 2 x 4", trailing ones left out."""
+    if grid is None:
+        return "-"
+    sides = list(grid)
+    while len(sides) > 1 and sides[-1] == 1:
+        sides.pop()
+    return " x ".join(str(side) for side in sides)
+
+
+@lru_cache(maxsize=65536)
+def short_kernel(name: str, width: int = 52) -> str:
+    """A kernel's name as an engineer says it: no return type, arguments, template values or outer namespaces.
+
+    >>> short_kernel("void marlin_moe_wna16::Marlin<112l, 56l, 128, 1>(int4 const*, int4*)")
+    'marlin_moe_wna16::Marlin'
+    >>> short_kernel("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int> >(int)")
+    'native::vectorized_elementwise_kernel<FillFunctor>'
+    """
+    text = _ANONYMOUS.sub("", printable(name).strip())
+    head = _outside_brackets(text).removeprefix("void ").strip()
+    if not head:
+        head = text
+    head = "::".join(head.split("::")[-2:])
+    functor = _FUNCTOR.search(text)
+    if functor and functor.group(1) not in head:
+        head = f"{head}<{functor.group(1)}>"
+    return middle(head, width)
+
+
+def _outside_brackets(text: str) -> str:
+    """`text` up to its argument list, without what stands between angle brackets."""
+    kept: list[str] = []
+    depth = 0
+    for char in text:
+        if char == "<":
+            depth += 1
+        elif char == ">" and depth:
+            depth -= 1
+        elif depth == 0:
+            if char == "(" and kept:
+                break
+            kept.append(char)
+    return "".join(kept)
+
+
+def middle(text: str, width: int) -> str:
+    """`text` cut in the middle to `width` characters: both ends of a name tell kernels apart."""
+    if len(text) <= width:
+        return text
+    left = (width - 2) * 3 // 5
+    return f"{text[:left]}..{text[len(text) - (width - 2 - left) :]}"
+
+
+def short_path(path: str) -> str:
+    """The end of a path that tells traces apart: its folder and file name."""
+    parts = PurePath(path).parts
+    return "/".join(parts[-2:]) if len(parts) > 1 and parts[-2] not in ("/", "\\") else path
