@@ -66,7 +66,9 @@ class Variant:
 
 def variants() -> list[Variant]:
     made = [Variant(f"live_{n}", n) for n in range(2, 249, 2)]
-    made += [Variant(f"cap_{r}", 248, f".maxnreg {r}") for r in sorted({*range(24, 256, 4), *range(25, 256, 10)})]
+    made += [
+        Variant(f"cap_{r}", 248, f".maxnreg {r}") for r in sorted({*range(24, 256, 4), *range(25, 256, 10)})
+    ]
     for threads, least in (
         (64, 1),
         (96, 5),
@@ -197,21 +199,32 @@ class Runtime:
         return number.value
 
 
-def drawn(kinds: list[Variant], count: int, seed: int) -> list[tuple[int, int, int]]:
-    """(variant, threads, dynamic bytes), half of them near a step of one of the rules."""
+def drawn(
+    kinds: list[Variant], registers: dict[str, int], count: int, seed: int
+) -> list[tuple[int, int, int]]:
+    """(variant, threads, dynamic bytes), half of them near a step of one of the rules.
+
+    One point in ten may be a launch that does not fit; the rest stay within the registers of a CTA. Small
+    CTAs are drawn as often as large ones (half of the threads are log-uniform), else CTA slots never bind.
+    """
     rng = np.random.default_rng(seed)
     points = []
-    for _ in range(count):
+    while len(points) < count:
         which = int(rng.integers(len(kinds)))
         kind = kinds[which]
-        threads = int(rng.integers(1, kind.max_threads + 1))
+        if rng.random() < 0.5:
+            threads = int(rng.integers(1, kind.max_threads + 1))
+        else:
+            threads = int(2 ** rng.uniform(0, np.log2(kind.max_threads)))
         if rng.random() < 0.5:
             threads = max(1, min(kind.max_threads, threads // 32 * 32 + int(rng.integers(-1, 2))))
+        if threads * registers[kind.name] > 65_536 and rng.random() < 0.9:
+            continue
         room = CTA_SHARED - kind.static_shared
         how = rng.random()
-        if how < 0.2:
+        if how < 0.3:
             dynamic = 0
-        elif how < 0.6:
+        elif how < 0.5:
             dynamic = int(rng.integers(0, room + 1))
         else:
             step = SM_SHARED // int(rng.integers(1, 33)) // UNIT * UNIT - RESERVED - kind.static_shared
@@ -240,7 +253,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--points", type=int, default=8000)
+    parser.add_argument("--points", type=int, default=12_000)
     parser.add_argument("--seed", type=int, default=20261129)
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--commit", default="unknown")
@@ -251,9 +264,12 @@ def main() -> None:
     kinds = variants()
     started = time.perf_counter()
     cubin, report = compiled(kinds, options.arch)
-    registers = sorted({int(n) for n in re.findall(r"Used (\d+) registers", report)})
-    print(f"{len(kinds)} kernels in {time.perf_counter() - started:.1f} s, registers {registers}")
-    points = drawn(kinds, options.points, options.seed)
+    used = re.findall(r"Compiling entry function '(\w+)'.*?Used (\d+) registers", report, re.DOTALL)
+    registers = {name: int(number) for name, number in used}
+    print(
+        f"{len(kinds)} kernels in {time.perf_counter() - started:.1f} s, registers {sorted(set(registers.values()))}"
+    )
+    points = drawn(kinds, registers, options.points, options.seed)
     if options.dry_run:
         return
     runtime = Runtime()
