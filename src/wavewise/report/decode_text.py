@@ -58,7 +58,9 @@ def _launch_bound(views: tuple[PointView, ...]) -> list[str]:
 
 
 def _steps_table(views: tuple[PointView, ...]) -> Table:
-    contexts = any(context_words(view.figures) for view in views)
+    known = {context_words(view.figures) for view in views}
+    contexts = len(known) > 1
+    everywhere = "" if contexts or known == {None} else f", {known.pop()}"
     columns = (
         Column("batch size", right=True, term="batch size"),
         Column("bucket", right=True, term="bucket"),
@@ -77,7 +79,7 @@ def _steps_table(views: tuple[PointView, ...]) -> Table:
     rows = tuple(_step_cells(view, contexts) for view in views)
     return Table(
         name="decode",
-        title="Decode steps by batch size (medians over clean steps)",
+        title=f"Decode steps by batch size (medians over clean steps{everywhere})",
         columns=columns,
         rows=rows,
         brief=40,

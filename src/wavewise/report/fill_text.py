@@ -233,10 +233,10 @@ def _table(fillers: Sequence[Filler], view: PointView) -> Table:
             Column("kernel"),
             Column("share", right=True),
             Column("grid", right=True, term="grid"),
-            Column("CTAs/SM", right=True, term="CTAs per SM"),
+            Column("CTAs per SM", right=True, term="CTAs per SM"),
             Column("limiter", term="limiter"),
             Column("occupancy", right=True, term="occupancy"),
-            Column("coverage", right=True, term="SM coverage"),
+            Column("coverage", right=True, term="SM coverage", essential=False),
             Column("waves", right=True, term="wave"),
             Column("efficiency", right=True, term="wave efficiency"),
             Column("one more CTA per SM needs", essential=False),
@@ -249,7 +249,9 @@ def _table(fillers: Sequence[Filler], view: PointView) -> Table:
 def _cells(filler: Filler) -> tuple[Cell, ...]:
     row = filler.main
     why = row.occupancy_reason
-    waves = None if row.waves is None else f"{row.waves:,}" + (" (persistent)" if row.persistent else "")
+    efficiency = _share(row.wave_efficiency, why)
+    if row.persistent and row.waves is not None:
+        efficiency = number(row.wave_efficiency, "by design", "persistent: as many CTAs as fit at once")
     step = row.next_cta
     if step is None:
         needs = Cell("-", hover=why)
@@ -265,8 +267,8 @@ def _cells(filler: Filler) -> tuple[Cell, ...]:
         Cell(limiter_words(row.limiter), hover=why),
         _share(row.occupancy, why),
         _share(row.sm_coverage, why),
-        number(row.waves, waves, why),
-        _share(row.wave_efficiency, why),
+        number(row.waves, None if row.waves is None else f"{row.waves:,}", why),
+        efficiency,
         needs,
     )
 

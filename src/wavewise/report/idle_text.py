@@ -3,7 +3,7 @@
 from collections import Counter
 
 from wavewise.findings import Findings, StepRow, TraceFindings
-from wavewise.report.section import MISSING, Cell, Column, Section, Table, code, listing, number
+from wavewise.report.section import Cell, Column, Section, Table, code, listing, number
 from wavewise.report.words import amount, ms, percent, plural, short_path
 from wavewise.units import NS_PER_MS
 
@@ -22,6 +22,17 @@ PARTS = (
     ("unrecorded_ns", "unrecorded", "holes where records were lost"),
 )
 """Field of `Idle`, column title, words of a sentence."""
+
+
+ANSWERS = {
+    "hardly waits": "nothing (it hardly waits)",
+    "replay gaps": "work inside graph replays",
+    "eager gaps": "work inside steps without a replay",
+    "host": "the host, at step boundaries,",
+    "requests": "requests",
+    "unknown": "unknown, records being lost,",
+}
+"""What `answer` says, as a sentence says it."""
 
 
 def sections(findings: Findings) -> tuple[Section, ...]:
@@ -43,20 +54,20 @@ def sections(findings: Findings) -> tuple[Section, ...]:
 
 
 def answer(trace: TraceFindings) -> str:
-    """In words, for one trace: what the GPU waits for, in a few."""
+    """What the GPU of one trace waits for, in a word or two for a table."""
     if not trace.idle.safe:
-        return "not safe to say"
+        return "not safe"
     if trace.window_ns <= 0 or trace.idle.total_ns < 0.03 * trace.window_ns:
         return "hardly waits"
     stalled = stalls(trace)
     if sum(step.stall_ns or 0 for step in stalled) > trace.idle.total_ns / 2:
-        return f"the host ({plural(len(stalled), 'stalled step')})"
+        return f"host ({plural(len(stalled), 'stall')})"
     words = {
-        "intra_replay_ns": "inside replays",
-        "intra_step_ns": "inside steps without replay",
-        "step_boundary_ns": "the host (step boundary)",
+        "intra_replay_ns": "replay gaps",
+        "intra_step_ns": "eager gaps",
+        "step_boundary_ns": "host",
         "inter_burst_ns": "requests",
-        "unrecorded_ns": "unknown (lost records)",
+        "unrecorded_ns": "unknown",
     }
     largest = max(words, key=lambda part: getattr(trace.idle, part))
     return words[largest]
@@ -100,10 +111,13 @@ def _overall(findings: Findings) -> list[str]:
     if len(safe) <= 3:
         return [f"{code(short_path(trace.path))}: {_split([trace])}" for trace in safe]
     waits = Counter(answer(trace) for trace in safe)
-    counted = [f"{name} in {plural(count, 'window')}" for name, count in waits.most_common()]
+    counted = [
+        f"{ANSWERS.get(name, f'the {name}')} in {plural(count, 'window')}"
+        for name, count in waits.most_common()
+    ]
     return [
         f"Over {len(safe)} windows together, {_split(safe)}",
-        f"What the GPU waits for most: {listing(counted)}.",
+        f"What the GPU waits for most is {listing(counted)}.",
     ]
 
 
@@ -131,12 +145,14 @@ def _unsafe(findings: Findings) -> list[str]:
 
 def _table(findings: Findings) -> Table:
     several = len({(trace.device, trace.rank) for trace in findings.traces}) > 1
+    lost = any(trace.idle.unrecorded_ns for trace in findings.traces)
+    parts = [part for part in PARTS if lost or part[0] != "unrecorded_ns"]
     columns = (
         Column("trace"),
         *((Column("device", right=True),) if several else ()),
-        Column("window, ms", right=True, term="window"),
-        Column("busy, ms", right=True, term="busy time"),
-        *(Column(f"{title}, ms", right=True, term=title) for _, title, _ in PARTS),
+        Column("window", right=True, term="window"),
+        Column("busy", right=True, term="busy time"),
+        *(Column(title, right=True, term=title) for _, title, _ in parts),
         Column("waits for"),
     )
     rows: list[tuple[Cell, ...]] = []
@@ -144,19 +160,17 @@ def _table(findings: Findings) -> Table:
         device = (number(trace.device, str(trace.device)),) if several else ()
         cells = [Cell(code(short_path(trace.path)), hover=trace.path), *device]
         cells += [_cell(trace.window_ns), _cell(trace.busy_ns)]
-        cells += [_cell(getattr(trace.idle, part)) for part, _, _ in PARTS]
+        cells += [_cell(getattr(trace.idle, part)) for part, _, _ in parts]
         cells.append(Cell(answer(trace), hover=trace.idle.unsafe_reason))
         rows.append(tuple(cells))
     return Table(
         name="idle",
-        title="Busy time and idle parts of each window; they add up to the window exactly",
+        title="Busy time and idle parts of each window, in ms; they add up to the window exactly",
         columns=columns,
         rows=tuple(rows),
         brief=40,
     )
 
 
-def _cell(value_ns: int | None) -> Cell:
-    if value_ns is None:
-        return MISSING
+def _cell(value_ns: int) -> Cell:
     return number(value_ns, amount(value_ns / NS_PER_MS))

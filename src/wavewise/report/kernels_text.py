@@ -44,7 +44,7 @@ def _sentences(view: PointView) -> list[str]:
         time = sum(row.sum_us_per_step for row in short)
         sentences.append(
             f"{plural(count, 'of its launches runs', 'of its launches run')} for less than "
-            f"{amount(SHORT_KERNEL_US)} us each (by median) and together take {us(time)}, "
+            f"{SHORT_KERNEL_US:g} us each (by median) and together take {us(time)}, "
             f"{percent(time / total)} of the summed time: candidates for fusion."
         )
     return sentences

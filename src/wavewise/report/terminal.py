@@ -16,8 +16,12 @@ from wavewise.report.words import middle
 PIPE_WIDTH = 100
 """Columns in a pipe or file, where no terminal says how wide it is."""
 
-NARROWEST_TEXT = 12
-"""A text column is not squeezed below this."""
+NARROWEST_TEXT = 14
+NARROWEST_NAME = 26
+"""Text columns, and columns of names, are not squeezed below these."""
+
+GUTTER = 2
+"""Spaces between columns: one that rich draws as divider, one of padding."""
 
 # Only a line of hyphens under the heading: nothing that a pipe, a pager or a bug tracker could garble.
 _RULED = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
@@ -111,21 +115,26 @@ def _cell(cell: Cell, width: int) -> Text:
 
 def _widths(table: Table, rows: tuple[tuple[Cell, ...], ...], width: int) -> dict[int, int]:
     """Width by column index: numbers get what they need, text shares the rest, optional columns go first."""
-    needs = {
-        index: max(_longest_word(column.title), *(len(plain(row[index].text)) for row in rows), 1)
-        for index, column in enumerate(table.columns)
-    }
-    floors = {
-        index: need if table.columns[index].right else min(need, NARROWEST_TEXT)
-        for index, need in needs.items()
-    }
+    needs: dict[int, int] = {}
+    floors: dict[int, int] = {}
+    for index, column in enumerate(table.columns):
+        title = max((len(word) for word in column.title.split()), default=1)  # headings wrap at spaces
+        needs[index] = max(title, *(len(plain(row[index].text)) for row in rows))
+        names = any(cell.text.startswith("`") for cell in (row[index] for row in rows))
+        narrowest = max(title, NARROWEST_NAME if names else NARROWEST_TEXT)
+        floors[index] = needs[index] if column.right else min(needs[index], narrowest)
     keep = list(needs)
     for index in reversed(list(needs)):
         optional = not table.columns[index].essential
-        if optional and sum(needs[each] for each in keep) + len(keep) > width:
+        if optional and sum(floors[each] + GUTTER for each in keep) - GUTTER > width:
             keep.remove(index)
-    spare = width - sum(floors[index] for index in keep) - len(keep)
     widths = {index: floors[index] for index in keep}
+    spare = width - sum(width + GUTTER for width in widths.values()) + GUTTER
+    for index in keep:  # still too wide: text gives way, numbers never
+        if spare < 0 and not table.columns[index].right:
+            taken = min(-spare, max(0, widths[index] - NARROWEST_TEXT // 2))
+            widths[index] -= taken
+            spare += taken
     # The narrowest wish first, so that short columns are whole and only long ones are squeezed.
     wishes = sorted((needs[index] - floors[index], index) for index in keep if needs[index] > floors[index])
     for position, (wish, index) in enumerate(wishes):
@@ -133,11 +142,6 @@ def _widths(table: Table, rows: tuple[tuple[Cell, ...], ...], width: int) -> dic
         widths[index] += given
         spare -= given
     return widths
-
-
-def _longest_word(title: str) -> int:
-    """Headings wrap at spaces, so only their longest word claims width."""
-    return max((len(word) for word in title.split()), default=0)
 
 
 def _sentence(text: str, style: str = "") -> Text:
