@@ -266,9 +266,8 @@ def main() -> None:
     cubin, report = compiled(kinds, options.arch)
     used = re.findall(r"Compiling entry function '(\w+)'.*?Used (\d+) registers", report, re.DOTALL)
     registers = {name: int(number) for name, number in used}
-    print(
-        f"{len(kinds)} kernels in {time.perf_counter() - started:.1f} s, registers {sorted(set(registers.values()))}"
-    )
+    counts = sorted(set(registers.values()))
+    print(f"{len(kinds)} kernels in {time.perf_counter() - started:.1f} s, registers {counts}")
     points = drawn(kinds, registers, options.points, options.seed)
     if options.dry_run:
         return
