@@ -1,16 +1,14 @@
 """Finds traces and reads them: knows the source of a file by its first bytes, never by its name."""
 
-import gzip
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from wavewise.errors import InputError
-from wavewise.trace import kineto
+from wavewise.trace.kineto import read_kineto
 from wavewise.trace.model import Trace
-
-Progress = Callable[[str, float], None]
-"""Called with what is being done and the share done (0 to 1); may be called often."""
+from wavewise.trace.progress import Progress as Progress
+from wavewise.trace.source import Limits
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
 
@@ -43,7 +41,4 @@ def read(path: str | os.PathLike[str], *, progress: Progress | None = None) -> l
         InputError: the file cannot be read or is no trace.
         NothingToAnalyzeError: a trace without any GPU operation.
     """
-    data = Path(path).read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
-    return [kineto.parse(data, path=str(path))]
+    return read_kineto(str(path), Limits(), progress)

@@ -1,0 +1,178 @@
+"""A whole file: its head, its blocks, what only salvage could read, and the documents they make up."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from wavewise.errors import InputError, NothingToAnalyzeError
+from wavewise.trace.kineto.blocks import BLOCK_BYTES, Cutter, Layout, is_kineto_layout
+from wavewise.trace.kineto.columns import Frames
+from wavewise.trace.kineto.events import Rows, Tables
+from wavewise.trace.kineto.header import (
+    EVENT_LIST,
+    Header,
+    devices_of,
+    metadata_of,
+    note_losses,
+    rank_of,
+    read_header,
+)
+from wavewise.trace.kineto.ladder import BlockResult, read_block
+from wavewise.trace.kineto.salvage import EVENT_START, Joint, Salvager
+from wavewise.trace.model import Trace, TraceWarning
+from wavewise.trace.notes import Notes
+from wavewise.trace.progress import Progress
+from wavewise.trace.source import UTF8_BOM, Limits, Text, open_text
+
+_HEAD_STEP = 1 << 16
+
+
+@dataclass(slots=True)
+class Document:
+    """One document while it is put together."""
+
+    header: Header = field(default_factory=dict)
+    parts: list[Rows] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
+
+
+def read_kineto(path: str, limits: Limits, progress: Progress | None = None) -> list[Trace]:
+    """The traces of the file at `path`, one per document, in file order.
+
+    Raises:
+        InputError: the file cannot be read or holds no trace.
+        NothingToAnalyzeError: none of its documents holds GPU activity.
+    """
+    tables = Tables()
+    text = open_text(path, limits)
+    try:
+        head, layout = _head(text, path, limits)
+        results = list(_blocks(text, layout, limits, tables, progress))
+        packing = text.notes
+    finally:
+        text.close()
+    documents = list(_assemble(path, head, layout, results, limits, tables))
+    documents[0].notes.update(packing)
+    return _traces(path, documents, tables)
+
+
+def _blocks(
+    text: Text, layout: Layout, limits: Limits, tables: Tables, progress: Progress | None
+) -> Iterator[BlockResult]:
+    cutter = Cutter(text, layout, limits)
+    index = 0
+    while (block := cutter.block(index)) is not None:
+        if block.text:
+            yield read_block(block, layout, tables)
+        index += 1
+        if progress:
+            progress("reading", text.share(layout.first + index * BLOCK_BYTES))
+
+
+def _head(text: Text, path: str, limits: Limits) -> tuple[Document, Layout]:
+    """Reads up to the first event.
+
+    Raises:
+        InputError: this is no trace.
+    """
+    held = text.at(0, _HEAD_STEP)
+    skip = len(UTF8_BOM) if held.startswith(UTF8_BOM) else 0
+    start = len(held) - len(held[skip:].lstrip(b" \t\r\n\0"))
+    if start == len(held) and len(held) < _HEAD_STEP:
+        raise InputError(f"{path}: not a trace (nothing but white space in it)")
+    document = Document()
+    if EVENT_START.match(held, start):
+        return document, Layout(start, lines=True)
+    if held[start : start + 1] == b"[":
+        first = start + 1
+        if EVENT_START.search(held, first) is None and not held[first:].strip().startswith((b"{}", b"]")):
+            raise InputError(f"{path}: not a trace (a list, but not of trace events)")
+        return document, Layout(first, kineto=is_kineto_layout(held[start : start + 64]))
+    if held[start : start + 1] != b"{":
+        raise InputError(f"{path}: not a trace (neither trace JSON nor an Nsight Systems SQLite export)")
+    while (found := EVENT_LIST.search(held, start)) is None:
+        longer = text.at(0, 2 * len(held))
+        if len(longer) == len(held) or len(held) > limits.event_bytes:
+            raise InputError(f"{path}: not a trace (JSON without traceEvents)")
+        held = longer
+    document.header = read_header(held[start : found.end()] + b"]}", document.notes)
+    after = held[found.end() : found.end() + 64]
+    return document, Layout(found.end(), kineto=is_kineto_layout(after))
+
+
+def _assemble(
+    path: str, head: Document, layout: Layout, results: list[BlockResult], limits: Limits, tables: Tables
+) -> Iterator[Document]:
+    """Puts rows and joints in order; what no rung could read is salvaged in a second look at the file."""
+    document = head
+    again: Text | None = None
+    salvager: Salvager | None = None
+    for position, result in enumerate(results):
+        pieces: list[Rows | Joint] = []
+        if result.rows is not None:
+            pieces = [result.rows] if result.tail is None else [result.rows, Joint(tail=result.tail)]
+        else:
+            again = again or open_text(path, limits)
+            salvager = salvager or Salvager(tables, limits.event_bytes)
+            pieces = list(salvager.feed(again.at(result.start, result.end - result.start)))
+            following = results[position + 1] if position + 1 < len(results) else None
+            if following is None or following.rows is not None:
+                pieces += salvager.finish(end_of_file=following is None)
+                salvager = None
+        for piece in pieces:
+            if isinstance(piece, Rows):
+                document.parts.append(piece)
+                document.notes.update(piece.notes)
+            elif piece.tail is not None:
+                document.header |= read_header(b'{"traceEvents":0' + (piece.tail or b"}"), document.notes)
+            elif piece.head is not None:
+                yield document
+                document = Document(header=piece.head)
+    if again is not None:
+        again.close()
+    yield document
+
+
+def _traces(path: str, documents: list[Document], tables: Tables) -> list[Trace]:
+    traces: list[Trace] = []
+    without_gpu = 0
+    events = 0
+    for document in documents:
+        events += sum(part.events for part in document.parts)
+        trace = _trace(path, len(traces) + without_gpu, document, tables)
+        if trace is None:
+            without_gpu += 1
+        else:
+            traces.append(trace)
+    if not traces:
+        what = "a trace without GPU activity" if events else "a trace without events, so without GPU activity"
+        raise NothingToAnalyzeError(
+            f"{path}: {what}; was the profiler allowed to record the GPU (CUPTI, rocprofiler)?"
+        )
+    if without_gpu:
+        note = Notes({"document_without_gpu": without_gpu})
+        traces[0] = replace(traces[0], warnings=traces[0].warnings + note.warnings())
+    return traces
+
+
+def _trace(path: str, number: int, document: Document, tables: Tables) -> Trace | None:
+    notes = document.notes
+    note_losses(document.header, notes)
+    frames = Frames(document.parts, tables, notes) if document.parts else None
+    if frames is None or frames.operations.is_empty():
+        return None
+    warnings: tuple[TraceWarning, ...] = notes.warnings()
+    return Trace(
+        path=path,
+        source="kineto",
+        document=number,
+        operations=frames.operations,
+        rejected=frames.rejected,
+        launches=frames.launches,
+        markers=frames.markers,
+        devices=devices_of(document.header),
+        warnings=warnings,
+        events_read=sum(part.events for part in document.parts),
+        salvaged=notes.salvaged,
+        rank=rank_of(document.header),
+        metadata=metadata_of(document.header),
+    )

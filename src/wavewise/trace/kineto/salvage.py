@@ -1,0 +1,275 @@
+"""Rung 4: event by event through a stretch of text that no other rung could read.
+
+The stretch may hold damaged events, another writer's lines, the end of one document and the beginning of the
+next, and may stop in the middle. Nothing is assumed of it except that it begins outside any event.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from wavewise.trace.kineto.events import CATEGORIES, Event, RowBuilder, Rows, Tables
+from wavewise.trace.kineto.header import EVENT_LIST, Header, read_header
+from wavewise.trace.kineto.repair import repair
+from wavewise.trace.kineto.typed import UNREADABLE, decode_event
+from wavewise.trace.notes import Notes
+
+EVENT_START = re.compile(rb'\{\s*"(?:ph|name|cat|ts|pid|tid|dur|args|id|s|bp)"\s*:')
+"""How an event begins, whoever re-wrote it: its first key is one of the format's."""
+
+_EMPTY = re.compile(rb"\{\s*\}")
+_SPACE_AND_COMMAS = re.compile(rb"[\s,]*")
+# Where an event may end: a brace before the next event, an empty object, or the end of the list.
+_END = re.compile(
+    rb'\}(?=\s*(?:,\s*)*(?:\{\s*(?:"(?:ph|name|cat|ts|pid|tid|dur|args|id|s|bp)"\s*:|\})|\]|\Z))'
+)
+_LIST_END = re.compile(rb'\]\s*(?=,\s*"|\}|\[|\{|\Z)')
+_DOCUMENT_END = re.compile(rb"\}(?=\s*(?:[\{\[]|\Z))")
+_TRIES = 6  # ends tried for one event: a list of objects among its arguments can look like events
+_INNER_TRIES = 64  # closing braces within one event tried as its end
+_FIELD = {
+    name: re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*"|-?[\d.]+)' % name)
+    for name in (b"ph", b"cat", b"ts", b"dur", b"pid", b"tid", b"correlation", b"device", b"stream")
+}
+
+
+@dataclass(slots=True)
+class Joint:
+    """The end of one document (`tail`: the text behind its list of events) or the start of the next."""
+
+    tail: bytes | None = None
+    head: Header | None = None
+
+
+class Salvager:
+    """Reads text that arrives in pieces.
+
+    Args:
+        tables: where names and launch shapes are numbered.
+        limit: bytes without an event boundary beyond which the text held is given up.
+        inside: whether the text begins inside a list of events.
+    """
+
+    def __init__(self, tables: Tables, limit: int, *, inside: bool = True) -> None:
+        self._tables = tables
+        self._limit = limit
+        self._inside = inside
+        self._builder = RowBuilder(tables)
+        self._held = b""
+
+    def feed(self, text: bytes) -> Iterator[Rows | Joint]:
+        """What can be read now."""
+        self._held += text
+        yield from self._run(final=False)
+        if len(self._held) > self._limit:
+            self._builder.notes.add("oversized_event")
+            self._held = b""
+        yield self._flush()
+
+    def finish(self, *, end_of_file: bool) -> Iterator[Rows | Joint]:
+        """What remains, the text being at its end."""
+        yield from self._run(final=True)
+        rest = self._held.strip(b" \t\r\n,\x00")
+        if end_of_file and (rest or self._inside):
+            self._builder.notes.add("truncated" if self._inside else "trailing_text")
+            if self._inside and rest:
+                self._rescue(rest)
+        elif rest:
+            self._lose(rest)
+        self._held = b""
+        yield self._flush()
+
+    def _flush(self) -> Rows:
+        rows = self._builder.rows()
+        self._builder = RowBuilder(self._tables)
+        return rows
+
+    def _run(self, *, final: bool) -> Iterator[Rows | Joint]:
+        position = 0
+        while True:
+            position = _after_commas(self._held, position, self._builder.notes if self._inside else None)
+            if position >= len(self._held):
+                break
+            before = position
+            if not self._inside:
+                position, joint = self._between(position, final)
+            elif self._held[position] == 0x5D:  # ]
+                position, joint = self._list_end(position, final)
+            else:
+                position, joint = self._event(position, final), None
+            if joint is not None:
+                yield self._flush()
+                yield joint
+            if position == before:
+                break
+        self._held = self._held[position:]
+
+    def _event(self, start: int, final: bool) -> int:
+        """Reads the event (or skips what is none) at `start`; the position behind it, `start` to wait."""
+        text, notes = self._held, self._builder.notes
+        if text[start] != 0x7B:  # {
+            following = EVENT_START.search(text, start)
+            line_end = text.find(b"\n", start)
+            if following is None and not final:
+                return start
+            stop = following.start() if following else (line_end + 1 if line_end >= 0 else len(text))
+            if following or line_end >= 0:
+                notes.add("foreign_text")
+                return stop
+            return start
+        empty = _EMPTY.match(text, start)
+        if empty:
+            return empty.end()
+        end = start
+        first_end = 0
+        for _ in range(_TRIES):
+            found = _END.search(text, end)
+            if found is None or (found.end() == len(text) and not final):
+                break
+            end = found.end()
+            first_end = first_end or end
+            if self._accept(text[start:end]):
+                return end
+        return self._past_damage(start, first_end)
+
+    def _accept(self, piece: bytes) -> bool:
+        try:
+            self._builder.add(decode_event(piece))
+        except UNREADABLE:
+            notes = Notes()
+            try:
+                event = decode_event(repair(piece, notes))
+            except UNREADABLE:
+                return False
+            self._builder.notes.update(notes)
+            self._builder.add(event)
+        self._builder.events += 1
+        return True
+
+    def _past_damage(self, start: int, first_end: int) -> int:
+        """The event at `start` cannot be read up to where it seems to end: find what of it can be.
+
+        In turn: it ended earlier and foreign text follows it; foreign lines lie within it; it never ended, and
+        another event begins before its seeming end; it is lost.
+        """
+        if not first_end:
+            return start  # its end is not there: wait, or let finish() deal with it
+        text = self._held
+        end = start
+        for _ in range(_INNER_TRIES):
+            end = text.find(b"}", end, first_end - 1) + 1
+            if not end:
+                break
+            if self._accept(text[start:end]):
+                return end
+        if self._without_foreign_lines(text[start:first_end]):
+            return first_end
+        following = EVENT_START.search(text, start + 1, first_end)
+        stop = following.start() if following else first_end
+        self._lose(text[start:stop])
+        return stop
+
+    def _without_foreign_lines(self, piece: bytes) -> bool:
+        """Tries the event without those of its lines that do not look like its own."""
+        lines = piece.split(b"\n")
+        own = [line for line in lines if not line or line[:1] in b' \t\r"{}[]']
+        if 0 < len(lines) - len(own) <= 64 and self._accept(b"\n".join(own)):
+            self._builder.notes.add("foreign_line_removed", len(lines) - len(own))
+            return True
+        return False
+
+    def _lose(self, piece: bytes) -> None:
+        self._builder.notes.add("malformed_event" if EVENT_START.match(piece) else "foreign_text")
+        self._rescue(piece)
+
+    def _rescue(self, piece: bytes) -> None:
+        """Keeps the times and the correlation of an unreadable GPU record, so that its step can be told."""
+        found = {name: match[1] for name, field in _FIELD.items() if (match := field.search(piece))}
+        category = found.get(b"cat", b"").strip(b'"').decode(errors="replace")
+        if found.get(b"ph") != b'"X"' or CATEGORIES.get(category, 9) > 2:
+            return
+        arguments = [
+            b'"%b":%b' % (name, found[name])
+            for name in (b"correlation", b"device", b"stream")
+            if name in found
+        ]
+        try:
+            thread = [decode_any(found[name]) if name in found else None for name in (b"pid", b"tid")]
+        except msgspec.DecodeError:
+            return
+        event = Event(
+            "X", category, "(unreadable)", *thread,
+            msgspec.Raw(found.get(b"ts", b"")), msgspec.Raw(found.get(b"dur", b"")),
+            msgspec.Raw(b"{%b}" % b",".join(arguments)),
+        )  # fmt: skip
+        self._builder.add(event, malformed=True)
+
+    def _list_end(self, start: int, final: bool) -> tuple[int, Joint | None]:
+        """The bracket at `start`: the end of the list, or a stray one."""
+        text = self._held
+        if not _LIST_END.match(text, start):
+            self._builder.notes.add("foreign_text")
+            return start + 1, None
+        end = start + 1
+        for _ in range(_TRIES):
+            found = _DOCUMENT_END.search(text, end)
+            if found is None or (found.end() == len(text) and not final):
+                break
+            end = found.end()
+            tail = text[start + 1 : end]
+            if _is_tail(tail):
+                self._inside = False
+                return end, Joint(tail=tail)
+        following = text[start + 1 :].lstrip()
+        if not final and len(text) - start < self._limit:
+            return start, None
+        if following[:1] in (b"[", b"{", b""):  # the end of a bare list
+            self._inside = False
+            return start + 1, Joint(tail=b"")
+        self._inside = False
+        self._builder.notes.add("truncated")
+        return len(text), Joint(tail=text[start + 1 :])
+
+    def _between(self, start: int, final: bool) -> tuple[int, Joint | None]:
+        """Outside any list: the next document's beginning, a stray event, or text of no meaning."""
+        text = self._held
+        if EVENT_START.match(text, start):
+            self._inside = True
+            return start, None
+        if text[start] in b"{[":
+            found = EVENT_LIST.search(text, start) if text[start] == 0x7B else None
+            if text[start] == 0x5B and EVENT_START.match(text, _after_commas(text, start + 1, None)):
+                self._inside = True
+                return start + 1, Joint(head=Header())
+            if found:
+                self._inside = True
+                head = Joint(head=read_header(text[start : found.end()] + b"]}", self._builder.notes))
+                return found.end(), head
+            if not final:
+                return start, None
+        line_end = text.find(b"\n", start)
+        if line_end < 0 and not final:
+            return start, None
+        self._builder.notes.add("trailing_text")
+        return (line_end + 1 if line_end >= 0 else len(text)), None
+
+
+decode_any = msgspec.json.Decoder().decode
+
+
+def _is_tail(tail: bytes) -> bool:
+    try:
+        decode_any(b'{"":0' + tail)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _after_commas(text: bytes, position: int, notes: Notes | None) -> int:
+    match = _SPACE_AND_COMMAS.match(text, position)
+    assert match is not None  # the pattern matches nothing, too
+    if notes is not None and (extra := match[0].count(b",") - 1) > 0:
+        notes.add("extra_comma", extra)
+    return match.end()
