@@ -118,7 +118,7 @@ def test_flashmla_split_kernel_on_an_h200():
 
 
 def test_registers_are_held_per_sub_partition():
-    # A warp of 136 registers takes 4,352; each of the 4 sub-partitions of 16,384 holds 3 of them: 12, although
+    # A warp of 136 registers takes 4,352; each of 4 sub-partitions of 16,384 holds 3 of them: 12, although
     # 65,536 / 4,352 = 15.06.
     assert residency(H200, launch(32, 136, 0)).limits["registers"] == 12
 
