@@ -59,15 +59,10 @@ class IdleSplit:
             result[order[at[at >= 0]]] = True
         return result
 
-    def longest_gap(self, start: IntArray, end: IntArray, first: IntArray) -> IntArray:
-        """Longest stretch without GPU work inside each step's own extent (0 where there is none)."""
-        longest = np.zeros(len(start), np.int64)
-        length = self.gap_end_ns - self.gap_start_ns
-        for i, (lo, hi) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
-            a, b = np.searchsorted(self.gap_start_ns, [lo, hi])
-            if b > a:
-                longest[i] = length[a:b].max()
-        return longest
+    def inside(self, start: IntArray, end: IntArray) -> IntArray:
+        """How long the GPU ran nothing within each of the extents [start, end)."""
+        total = np.concatenate([[0], np.cumsum(self.gap_end_ns - self.gap_start_ns)])
+        return total[np.searchsorted(self.gap_start_ns, end)] - total[np.searchsorted(self.gap_start_ns, start)]
 
 
 def split_idle(

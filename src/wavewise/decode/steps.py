@@ -273,7 +273,7 @@ def _rows(
 ) -> list[StepRow]:  # fmt: skip
     buckets = _buckets(frame, kinds, operations, replays, replay_step, sm_count)
     launched = np.bincount(replay_step[replay_step >= 0], minlength=len(kinds)) if kinds else np.zeros(0, int)
-    stalls = idle.longest_gap(times.start, times.end, times.first)
+    stalls = idle.inside(times.start, times.end)
     rows: list[StepRow] = []
     for i, kind in enumerate(kinds):
         facts, some = frame.facts[i], int(times.operations[i]) > 0

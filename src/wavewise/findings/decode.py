@@ -93,7 +93,7 @@ class StepRow(Result, kw_only=True):
         span_ns: GPU span inside the replay(s), None without replay.
         busy_ns: union over all of the step's operations.
         host_start_ns, host_end_ns: the marker, None without one.
-        stall_ns: longest stretch of this step in which the GPU ran nothing.
+        stall_ns: time between the step's first start and last end in which the GPU ran nothing.
         unclean_reason: why it feeds no statistic; None for a clean step.
     """
 
@@ -240,6 +240,10 @@ class KernelRow(Result, kw_only=True):
     sum_us_per_step_p10: float | None = None
     sum_us_per_step_p90: float | None = None
     kind: str = "kernel"
+    bucket: int | None = None
+    in_replay: bool = True
+    mean_launches_per_step: float | None = None
+    mean_us_per_step: float | None = None
     grid: tuple[int, int, int] | None
     block: tuple[int, int, int] | None
     registers_per_thread: int | None

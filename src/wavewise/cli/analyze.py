@@ -1,0 +1,103 @@
+"""`wavewise analyze`: traces in, findings out."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wavewise.cli import output
+from wavewise.cli.labels import LabelledCommand, LabelOption, labels_of
+from wavewise.errors import UsageError, WavewiseError
+
+if TYPE_CHECKING:
+    from wavewise.findings import Findings
+
+REPORT = "PROFILE_FINDINGS.md"
+_RENDERINGS = {"json": "findings.json", "markdown": REPORT, "html": "report.html"}
+"""What `--out` writes, beside the charts."""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("analyze", cls=LabelledCommand, no_args_is_help=True)(analyze)
+
+
+def analyze(
+    ctx: typer.Context,
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="PATH...", help="Trace files, or folders of them; together one investigation.", show_default=False
+        ),
+    ] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the findings as JSON.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as markdown.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help=f"Write every rendering there: {REPORT}, JSON, HTML, charts.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The GPU, where the trace does not say or is wrong.")
+    ] = None,
+    gpus: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="GPU catalogue (TOML) to add to the built-in one.")
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Kernel family rules (TOML), tried before the built-in ones.")
+    ] = None,
+    label: LabelOption = None,
+    recursive: Annotated[bool, typer.Option("--recursive", help="Search folders below the given ones.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+) -> None:
+    """Say where each millisecond of the decode steps in these traces goes, and why."""
+    from wavewise.analysis import Settings
+    from wavewise.analysis import analyze as run
+
+    targets = _targets(json=json, markdown=markdown, html=html, out=out)
+    output.refuse_existing([path for _, path in targets], force)
+    settings = Settings(gpu=gpu, gpus=gpus, rules=rules, labels=labels_of(ctx), recursive=recursive)
+    with output.progress_on_stderr() as progress:
+        findings = run(paths or [], settings=settings, progress=progress, unreadable=_name_on_stderr)
+    if targets:
+        output.write_files(_render(findings, targets, out))
+        for _, path in targets:
+            typer.echo(str(path))
+        return
+    from rich.console import Console
+
+    from wavewise.report import render_terminal
+
+    # A pipe has no width of its own; a hundred columns is what the report is laid out for.
+    render_terminal(findings, Console(width=None if sys.stdout.isatty() else 100, highlight=False))
+
+
+def _targets(*, out: Path | None, **single: Path | None) -> list[tuple[str, Path]]:
+    """Which rendering goes to which file."""
+    targets = [(kind, path) for kind, path in single.items() if path is not None]
+    if out is not None:
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"--out {out}: is a file; name a folder")
+        targets += [(kind, out / name) for kind, name in _RENDERINGS.items()]
+    return targets
+
+
+def _render(findings: "Findings", targets: list[tuple[str, Path]], out: Path | None) -> dict[Path, bytes]:
+    from wavewise import report
+
+    charts = {} if out is None else report.render_charts(findings)
+    drawn = {name: f"charts/{name}.svg" for name in charts}
+    files = {out / drawn[name]: svg.encode() for name, svg in charts.items() if out is not None}
+    for kind, path in targets:
+        if kind == "json":
+            files[path] = report.render_json(findings)
+        elif kind == "html":
+            files[path] = report.render_html(findings).encode()
+        else:
+            beside = out is not None and path == out / REPORT
+            files[path] = report.render_markdown(findings, drawn if beside else None).encode()
+    return files
+
+
+def _name_on_stderr(_path: Path, error: WavewiseError) -> None:
+    print(f"wavewise: left out: {error}", file=sys.stderr)

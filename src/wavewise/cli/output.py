@@ -1,0 +1,94 @@
+"""What commands share: writing files safely, and progress on stderr."""
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from wavewise.errors import InputError, UsageError
+
+_QUIET_S = 1.0
+"""Work shorter than this shows no progress."""
+
+
+def refuse_existing(paths: Iterable[Path], force: bool) -> None:
+    """Refuses, before any work, to overwrite a file without `--force`.
+
+    Raises:
+        UsageError: a file is there already and `force` is not set, or a folder is in its place.
+    """
+    for path in paths:
+        if path.is_dir():
+            raise UsageError(f"{path}: is a folder; name a file")
+        if path.exists() and not force:
+            raise UsageError(f"{path}: exists already; --force overwrites it")
+
+
+def write_files(files: Mapping[Path, bytes]) -> None:
+    """Writes all files or none: each to a temporary name beside it, renamed once all are complete.
+
+    Raises:
+        InputError: a folder cannot be made or written.
+    """
+    written: list[tuple[str, Path]] = []
+    path = Path()
+    try:
+        for path, data in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            written.append((name, path))
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            # mkstemp makes files private; a report has the permissions of any other new file.
+            os.chmod(name, 0o666 & ~_umask())
+        for name, path in written:
+            os.replace(name, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        for name, _ in written:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+
+
+def _umask() -> int:
+    value = os.umask(0)
+    os.umask(value)
+    return value
+
+
+@contextlib.contextmanager
+def progress_on_stderr() -> Iterator[Callable[[str, float], None] | None]:
+    """A progress callback that draws a bar once the work takes over a second; None when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task("", total=1.0)
+    begun = time.monotonic()
+    shown = False
+
+    def update(what: str, share: float) -> None:
+        nonlocal shown
+        if not shown and time.monotonic() - begun > _QUIET_S:
+            bar.start()
+            shown = True
+        bar.update(task, description=what, completed=share)
+
+    try:
+        yield update
+    finally:
+        if shown:
+            bar.stop()
