@@ -1,0 +1,117 @@
+"""The kernel configurations that ship, and what the compiler made of each: footprints as data.
+
+`footprints.json` holds, for every configuration and architecture, the registers, shared memory, threads and
+spills that an offline compilation gave (`benchmarks/attention_footprints.py` writes it, a test recompiles and
+compares). So a plan needs neither torch nor triton nor a GPU.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+
+import msgspec
+
+from wavewise.errors import InputError
+from wavewise.hardware import GpuSpec, Launch
+
+SUPPORTED_HEADS = (8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelConfig:
+    """One way to compile one kernel.
+
+    Attributes:
+        kernel: "portable" (Triton, any architecture), "hopper" or "hopper_narrow" (Gluon, sm_90 only).
+        block_h: heads of one CTA.
+        block_t: tokens of one tile.
+        warps: warps of the kernel (of its default partition, for Gluon).
+        stages: pipeline stages (portable) or depth of the ring of KV tiles (hopper).
+        max_registers: cap given to the compiler; None leaves it free.
+        gather_warps: warps that gather and decode (hopper only).
+        gather_registers: registers a thread of theirs (hopper only).
+        value_registers: registers a thread of the value warps (hopper only).
+    """
+
+    kernel: str
+    block_h: int
+    block_t: int
+    warps: int
+    stages: int
+    max_registers: int | None = None
+    gather_warps: int = 0
+    gather_registers: int = 0
+    value_registers: int = 0
+
+    @property
+    def id(self) -> str:
+        """A name that tells shipped configurations apart: "portable-h16-t32-w8-s1"."""
+        cap = "" if self.max_registers is None else f"-r{self.max_registers}"
+        gather = f"-g{self.gather_warps}" if self.gather_warps else ""
+        return f"{self.kernel}-h{self.block_h}-t{self.block_t}-w{self.warps}-s{self.stages}{gather}{cap}"
+
+    @property
+    def tile(self) -> str:
+        """Heads by tokens of one tile, "64x64"."""
+        return f"{self.block_h}x{self.block_t}"
+
+    def serves(self, heads: int) -> bool:
+        """Whether `heads` query heads split into whole blocks of this configuration."""
+        return heads % self.block_h == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What the compiler made of one configuration on one architecture.
+
+    Attributes:
+        config: the configuration.
+        compute_capability: exact, "12.0".
+        registers_per_thread: at launch.
+        shared_memory_bytes: static + dynamic, per CTA.
+        threads: per CTA, worker warps included.
+        spill_bytes: bytes of local memory a thread; 0 is no spill.
+        wgmma_serialised: whether ptxas serialised the asynchronous MMAs (False where there are none).
+        compiler: the Triton version that compiled it.
+    """
+
+    config: KernelConfig
+    compute_capability: str
+    registers_per_thread: int
+    shared_memory_bytes: int
+    threads: int
+    spill_bytes: int
+    wgmma_serialised: bool
+    compiler: str
+
+    def launch(self, grid: tuple[int, int, int]) -> Launch:
+        """The launch that `occupancy` judges."""
+        return Launch(
+            grid=grid,
+            block=(self.threads, 1, 1),
+            registers_per_thread=self.registers_per_thread,
+            shared_memory_bytes=self.shared_memory_bytes,
+        )
+
+
+@lru_cache(maxsize=1)
+def shipped_footprints() -> tuple[Footprint, ...]:
+    """Every audited footprint, as `footprints.json` holds them."""
+    text = resources.files("wavewise.attention").joinpath("footprints.json").read_bytes()
+    return msgspec.json.decode(text, type=tuple[Footprint, ...])
+
+
+def footprints_for(gpu: GpuSpec) -> tuple[Footprint, ...]:
+    """The shipped footprints of the GPU's exact architecture.
+
+    Raises:
+        InputError: none ships for it.
+    """
+    found = tuple(f for f in shipped_footprints() if f.compute_capability == gpu.compute_capability)
+    if not found:
+        known = sorted({f.compute_capability for f in shipped_footprints()})
+        raise InputError(
+            f"{gpu.name}: no audited attention kernel for compute capability {gpu.compute_capability}; "
+            f"there are some for {', '.join(known)}"
+        )
+    return found

@@ -1,0 +1,489 @@
+"""Warp-specialised split kernel for Hopper (sm_90), in Gluon. Bodies only: `decode` validates and launches.
+
+One CTA attends one block of 64 heads to one range of 64-token tiles. Its warps have three jobs:
+
+* **gather** (8 warps): read the index, gather the 576-byte row and its 8 scale bytes into registers one tile
+  ahead, decode e4m3 to bf16 and write the tile to a ring in shared memory. Four threads own one row, so a
+  thread computes one address per tile, and the 128-byte swizzle sees no bank conflict.
+* **score** (4 warps, the default partition): S = Q K^T on 64x64 `wgmma`, online softmax inside the warpgroup
+  (a row never leaves its quad), P to shared memory, then P V for value dimensions 0 to 255.
+* **value** (4 warps): P V for value dimensions 256 to 511, with P and the rescale factor from shared memory.
+
+Q K^T is computed once, K is read from global memory once and serves as V from the same tile.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.experimental.gluon.language._core import builtin as _builtin
+
+
+@_builtin
+def _view(memory, dtype, shape, layout, _semantic=None):
+    # Triton 3.6 spells it `_reinterpret`, later versions `reinterpret`.
+    method = getattr(memory, "_reinterpret", None) or memory.reinterpret
+    return method(dtype, shape, layout, _semantic=_semantic)
+
+
+@gluon.jit
+def _decode_word(word, scale):
+    """Four e4m3 in one word, times a bf16x2 power of two, as two bf16x2 words: exact for every code and scale.
+
+    The e4m3 bits are moved to where bf16 has its sign, the low four exponent bits and the top three of its
+    mantissa; that reads as value * 2^-120, denormals included. Two exact multiplications undo it.
+    """
+    return gl.inline_asm_elementwise(
+        """{
+        .reg .b32 a, b, c, d, k, z;
+        mov.b32 k, 0x7b807b80;
+        mov.b32 z, 0x80008000;
+        prmt.b32 a, $2, 0, 0x1404;
+        prmt.b32 b, $2, 0, 0x3424;
+        shr.u32 c, a, 4;
+        shr.u32 d, b, 4;
+        and.b32 c, c, 0x07f007f0;
+        and.b32 d, d, 0x07f007f0;
+        lop3.b32 c, a, 0x80008000, c, 0xEA;
+        lop3.b32 d, b, 0x80008000, d, 0xEA;
+        fma.rn.bf16x2 c, c, k, z;
+        fma.rn.bf16x2 d, d, k, z;
+        fma.rn.bf16x2 $0, c, $3, z;
+        fma.rn.bf16x2 $1, d, $3, z;
+        }""",
+        "=r,=r,r,r",
+        [word, scale],
+        dtype=(gl.int32, gl.int32),
+        is_pure=True,
+        pack=1,
+    )
+
+
+@gluon.jit
+def _decode_chunks(words, scales, first: gl.constexpr, layout: gl.constexpr):
+    """Words [T, W] of e4m3 with scale bytes `first`.. of `scales` [T] (int32) to bf16x2 words [T, 2 W]."""
+    T: gl.constexpr = words.shape[0]
+    W: gl.constexpr = words.shape[1]
+    chunk = gl.arange(0, W, gl.SliceLayout(0, layout)) >> 4
+    exponent = (scales[:, None] >> (first * 8 + chunk * 8)[None, :]) & 0xFF
+    # The byte becomes a bf16 exponent in both halves; byte 0 is 2^-127, a bf16 denormal.
+    low, high = _decode_word(words, gl.maximum(exponent * 0x00800080, 0x00400040))
+    return gl.join(low, high).reshape([T, W * 2])
+
+
+@gluon.jit
+def _length(lengths, b, bound, GIVEN: gl.constexpr):
+    """How many of the leftmost indices of request b count; no load where no lengths were given."""
+    if GIVEN:
+        return gl.maximum(gl.minimum(gl.load(lengths + b), bound), 0)
+    else:
+        return bound
+
+
+@gluon.jit
+def _tile_rows(i, scopes, T: gl.constexpr, layout: gl.constexpr):
+    """Validity and byte offsets of the T rows of tile i (which may lie past the end: then none is valid)."""
+    (
+        cache_a, cache_e, index_a, index_e, length_a, length_e,
+        page_a, page_e, stride_a, stride_e, tiles_a,
+    ) = scopes
+    extra = i >= tiles_a
+    pointer = index_e if extra else index_a
+    length = gl.where(extra, length_e, length_a)
+    t = gl.where(extra, i - tiles_a, i) * T + gl.arange(0, T, layout)
+    return gl.load(pointer + t, mask=t < length, other=-1)
+
+
+@gluon.jit
+def _row_pointers(i, index, scopes):
+    (
+        cache_a, cache_e, index_a, index_e, length_a, length_e,
+        page_a, page_e, stride_a, stride_e, tiles_a,
+    ) = scopes
+    extra = i >= tiles_a
+    base = cache_e if extra else cache_a
+    page_size = gl.where(extra, page_e, page_a)
+    stride = gl.where(extra, stride_e, stride_a)
+    safe = gl.maximum(index, 0)
+    page = safe // page_size
+    offset = safe - page * page_size
+    start = page.to(gl.int64) * stride
+    data = gl.multiple_of(start + offset * 576, 16)
+    scale = gl.multiple_of(start + page_size * 576 + offset * 8, 8)
+    return (base + data).to(gl.pointer_type(gl.int32)), (base + scale).to(gl.pointer_type(gl.int32))
+
+
+@gluon.jit
+def _gather_piece(rows, valid, first: gl.constexpr, W: gl.constexpr, layout: gl.constexpr):
+    column = gl.arange(0, W, gl.SliceLayout(0, layout))
+    return gl.load(rows[:, None] + (first + column)[None, :], mask=valid[:, None] & (column >= 0)[None, :], other=0)
+
+
+@gluon.jit
+def _gather(scopes, lo, hi, K0, K1, bias, full, empty, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr):
+    L: gl.constexpr = gl.BlockedLayout([1, 4], [8, 4], [NWP, 1], [1, 0])
+    R: gl.constexpr = gl.SliceLayout(1, L)
+    index = _tile_rows(lo, scopes, T, R)
+    rows, scale_rows = _row_pointers(lo, index, scopes)
+    valid = index >= 0
+    s0 = gl.load(scale_rows, mask=valid, other=0)
+    s1 = gl.load(scale_rows + 1, mask=valid, other=0)
+    x0 = _gather_piece(rows, valid, 0, 64, L)
+    x1 = _gather_piece(rows, valid, 64, 32, L)
+    x2 = _gather_piece(rows, valid, 96, 16, L)
+    x3 = _gather_piece(rows, valid, 112, 32, L)
+    ahead = _tile_rows(gl.minimum(lo + 1, hi - 1), scopes, T, R)
+    for i in range(lo, hi):
+        slot = (i - lo) % NB
+        # Indices run two tiles ahead of the decode, rows and scales one: no load is waited for at once.
+        far = _tile_rows(gl.minimum(i + 2, hi - 1), scopes, T, R)
+        rows, scale_rows = _row_pointers(gl.minimum(i + 1, hi - 1), ahead, scopes)
+        next_valid = (ahead >= 0) & (i + 1 < hi)
+        next_s0 = gl.load(scale_rows, mask=next_valid, other=0)
+        next_s1 = gl.load(scale_rows + 1, mask=next_valid, other=0)
+        mbarrier.wait(empty.index(slot), (((i - lo) // NB) & 1) ^ 1)
+        bias.index(slot).store(gl.where(valid, 0.0, float("-inf")))
+        k0 = K0.index(slot)
+        k1 = K1.index(slot)
+        k0.store(_decode_chunks(x0, s0, 0, L))
+        x0 = _gather_piece(rows, next_valid, 0, 64, L)
+        k1.slice(0, 64, dim=1).store(_decode_chunks(x1, s1, 0, L))
+        x1 = _gather_piece(rows, next_valid, 64, 32, L)
+        k1.slice(64, 32, dim=1).store(_decode_chunks(x2, s1, 2, L))
+        x2 = _gather_piece(rows, next_valid, 96, 16, L)
+        k1.slice(96, 32, dim=1).store(x3)
+        x3 = _gather_piece(rows, next_valid, 112, 32, L)
+        fence_async_shared()
+        mbarrier.arrive(full.index(slot), count=1)
+        valid = next_valid
+        ahead = far
+        s0 = next_s0
+        s1 = next_s1
+
+
+@gluon.jit
+def _store_half(out, row_stride, o, first: gl.constexpr, h0, LO: gl.constexpr):
+    h = h0 + gl.arange(0, 64, gl.SliceLayout(1, LO))
+    d = first + gl.arange(0, 256, gl.SliceLayout(0, LO))
+    gl.store(out + h.to(gl.int64)[:, None] * row_stride + d[None, :], o.to(out.dtype.element_ty))
+
+
+@gluon.jit
+def _publish_weights(S, m, l, j, slot, scale_log2, bias, P, factor, p_full, p_empty):
+    """One step of the online softmax over tile j; its weights and rescale factor go to the value warps."""
+    LS: gl.constexpr = S.type.layout
+    S = S * scale_log2 + bias.index(slot).load(gl.SliceLayout(0, LS))[None, :]
+    m_new = gl.maximum(m, gl.max(S, 1))
+    m_safe = gl.where(m_new == float("-inf"), 0.0, m_new)
+    alpha = gl.exp2(m - m_safe)
+    p = gl.exp2(S - m_safe[:, None])
+    l = l * alpha + gl.sum(p, 1)
+    weights = p.to(gl.bfloat16)
+    mbarrier.wait(p_empty.index(j % 2), ((j // 2) & 1) ^ 1)
+    P.index(j % 2).store(weights)
+    factor.index(j % 2).store(alpha)
+    fence_async_shared()
+    mbarrier.arrive(p_full.index(j % 2), count=1)
+    return m_new, l, alpha, weights
+
+
+@gluon.jit
+def _score(
+    query, query_stride, lo, hi, h0, Q0, Q1, K0, K1, bias, P, factor, full, empty, p_full, p_empty,
+    scale_log2, sink, out, out_stride, lse_out, lse_stride,
+    HAS_SINK: gl.constexpr, SINGLE: gl.constexpr, T: gl.constexpr, NB: gl.constexpr, VN: gl.constexpr,
+):
+    LS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, T, 16])
+    LO: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, VN, 16])
+    LP: gl.constexpr = gl.DotOperandLayout(0, LO, 2)
+    MS: gl.constexpr = gl.SliceLayout(1, LS)
+    MO: gl.constexpr = gl.SliceLayout(1, LO)
+    LQ: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [4, 1], [1, 0])
+    hq = (h0 + gl.arange(0, 64, gl.SliceLayout(1, LQ))).to(gl.int64)
+    dq = gl.arange(0, 256, gl.SliceLayout(0, LQ))
+    Q0.store(gl.load(query + hq[:, None] * query_stride + dq[None, :]))
+    Q1.store(gl.load(query + hq[:, None] * query_stride + 256 + dq[None, :]))
+    fence_async_shared()
+    m = gl.full([64], float("-inf"), gl.float32, MS)
+    l = gl.full([64], 0.0, gl.float32, MS)
+    o = gl.zeros([64, 256], gl.float32, LO)
+    mbarrier.wait(full.index(0), 0)
+    zero = gl.zeros([64, T], gl.float32, LS)
+    S = warpgroup_mma(Q0, K0.index(0).permute((1, 0)), zero, use_acc=False, is_async=True)
+    S = warpgroup_mma(Q1, K1.index(0).permute((1, 0)), S, is_async=True)
+    S = warpgroup_mma_wait(0, [S])
+    for j in range(0, hi - lo - 1):
+        slot = j % NB
+        following = (j + 1) % NB
+        m, l, alpha, weights = _publish_weights(S, m, l, j, slot, scale_log2, bias, P, factor, p_full, p_empty)
+        o = o * gl.convert_layout(alpha, MO)[:, None]
+        o = warpgroup_mma(gl.convert_layout(weights, LP), K0.index(slot), o, is_async=True)
+        mbarrier.wait(full.index(following), ((j + 1) // NB) & 1)
+        S = warpgroup_mma(Q0, K0.index(following).permute((1, 0)), zero, use_acc=False, is_async=True)
+        S = warpgroup_mma(Q1, K1.index(following).permute((1, 0)), S, is_async=True)
+        o, S = warpgroup_mma_wait(0, [o, S])
+        mbarrier.arrive(empty.index(slot), count=1)
+    j = hi - lo - 1
+    m, l, alpha, weights = _publish_weights(S, m, l, j, j % NB, scale_log2, bias, P, factor, p_full, p_empty)
+    o = o * gl.convert_layout(alpha, MO)[:, None]
+    o = warpgroup_mma(gl.convert_layout(weights, LP), K0.index(j % NB), o, is_async=True)
+    o = warpgroup_mma_wait(0, [o])
+    lse = gl.where(l > 0, m + gl.log2(l), float("-inf"))
+    inverse = gl.where(l > 0, 1.0 / l, 0.0)
+    h = h0 + gl.arange(0, 64, MS)
+    if SINGLE:
+        if HAS_SINK:
+            sink_log2 = gl.load(sink + h) * 1.4426950408889634
+            inverse = inverse * gl.where(l > 0, 1.0 / (1.0 + gl.exp2(sink_log2 - lse)), 0.0)
+        lse = lse * 0.6931471805599453
+    j = hi - lo
+    mbarrier.wait(p_empty.index(j % 2), ((j // 2) & 1) ^ 1)
+    factor.index(j % 2).store(inverse)
+    mbarrier.arrive(p_full.index(j % 2), count=1)
+    gl.store(lse_out + h.to(gl.int64) * lse_stride, lse)
+    _store_half(out, out_stride, o * gl.convert_layout(inverse, MO)[:, None], 0, h0, LO)
+
+
+@gluon.jit
+def _value(
+    lo, hi, h0, K1, P, factor, full, empty, p_full, p_empty, out, out_stride, T: gl.constexpr, NB: gl.constexpr, VN: gl.constexpr
+):
+    LO: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, VN, 16])
+    MO: gl.constexpr = gl.SliceLayout(1, LO)
+    o = gl.zeros([64, 256], gl.float32, LO)
+    for i in range(lo, hi):
+        j = i - lo
+        slot = j % NB
+        mbarrier.wait(p_full.index(j % 2), (j // 2) & 1)
+        o = o * factor.index(j % 2).load(MO)[:, None]
+        mbarrier.wait(full.index(slot), (j // NB) & 1)
+        o = warpgroup_mma(P.index(j % 2), K1.index(slot), o, is_async=True)
+        o = warpgroup_mma_wait(0, [o])
+        mbarrier.arrive(p_empty.index(j % 2), count=1)
+        mbarrier.arrive(empty.index(slot), count=1)
+    j = hi - lo
+    mbarrier.wait(p_full.index(j % 2), (j // 2) & 1)
+    _store_half(out, out_stride, o * factor.index(j % 2).load(MO)[:, None], 256, h0, LO)
+
+
+@gluon.jit
+def split_hopper(
+    query, cache_a, index_a, length_a, cache_e, index_e, length_e, sink, out, lse_out,
+    scale_log2, queries_per_request, bound_a, bound_e, page_a, page_e, stride_a, stride_e,
+    index_stride_a, index_stride_e, query_stride_n, query_stride_h, out_stride_n, out_stride_s, out_stride_h,
+    lse_stride_n, lse_stride_s, lse_stride_h, splits,
+    HAS_LENGTH_A: gl.constexpr, HAS_LENGTH_E: gl.constexpr, HAS_SINK: gl.constexpr,
+    SINGLE: gl.constexpr, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr, VN: gl.constexpr,
+    VALUE_REGISTERS: gl.constexpr, GATHER_REGISTERS: gl.constexpr, PDL: gl.constexpr,
+):
+    h0 = gl.program_id(0) * 64
+    split = gl.program_id(1)
+    n = gl.program_id(2)
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    b = n // queries_per_request
+    la = _length(length_a, b, bound_a, HAS_LENGTH_A)
+    le = _length(length_e, b, bound_e, HAS_LENGTH_E)
+    tiles_a = (la + T - 1) // T
+    tiles = tiles_a + (le + T - 1) // T
+    lo = tiles * split // splits
+    hi = tiles * (split + 1) // splits
+    wide = n.to(gl.int64)
+    out += wide * out_stride_n + split * out_stride_s
+    lse_out += wide * lse_stride_n + split * lse_stride_s
+    if lo == hi:
+        # Nothing to attend to. A partial's lse of -inf tells the combine to leave its values unread.
+        LH: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+        h = (h0 + gl.arange(0, 64, LH)).to(gl.int64)
+        gl.store(lse_out + h * lse_stride_h, gl.full([64], float("-inf"), gl.float32, LH))
+        if SINGLE:
+            LZ: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [4, 1], [1, 0])
+            hz = (h0 + gl.arange(0, 64, gl.SliceLayout(1, LZ))).to(gl.int64)
+            dz = gl.arange(0, 512, gl.SliceLayout(0, LZ))
+            gl.store(
+                out + hz[:, None] * out_stride_h + dz[None, :], gl.zeros([64, 512], out.dtype.element_ty, LZ)
+            )
+    else:
+        scopes = (
+            cache_a, cache_e, index_a + wide * index_stride_a, index_e + wide * index_stride_e, la, le,
+            page_a, page_e, stride_a, stride_e, tiles_a,
+        )
+        SL: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
+        SP: gl.constexpr = gl.NVMMASharedLayout(2 * T, 16, 2)
+        S32: gl.constexpr = gl.NVMMASharedLayout(128, 32, 2)
+        S1: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+        Q0 = gl.allocate_shared_memory(gl.bfloat16, [64, 256], SL)
+        Q1 = gl.allocate_shared_memory(gl.bfloat16, [64, 256], SL)
+        K0 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
+        K1 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
+        P = gl.allocate_shared_memory(gl.bfloat16, [2, 64, T], SP)
+        bias = gl.allocate_shared_memory(gl.float32, [NB, T], S1)
+        factor = gl.allocate_shared_memory(gl.float32, [2, 64], S1)
+        full = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
+        empty = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
+        p_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+        p_empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+        for s in gl.static_range(NB):
+            mbarrier.init(full.index(s), count=1)
+            mbarrier.init(empty.index(s), count=2)
+        for s in gl.static_range(2):
+            mbarrier.init(p_full.index(s), count=1)
+            mbarrier.init(p_empty.index(s), count=1)
+        fence_async_shared()
+        gl.warp_specialize(
+            [
+                (
+                    _score,
+                    (
+                        query + wide * query_stride_n, query_stride_h, lo, hi, h0, Q0, Q1, K0, K1, bias, P, factor,
+                        full, empty, p_full, p_empty, scale_log2, sink, out, out_stride_h, lse_out, lse_stride_h,
+                        HAS_SINK, SINGLE, T, NB, VN,
+                    ),
+                ),
+                (
+                    _value,
+                    (lo, hi, h0, K1, P, factor, full, empty, p_full, p_empty, out, out_stride_h, T, NB, VN),
+                ),
+                (
+                    _gather,
+                    (
+                        scopes, lo, hi,
+                        _view(K0, gl.int32, [NB, T, 128], S32), _view(K1, gl.int32, [NB, T, 128], S32),
+                        bias, full, empty, T, NB, NWP,
+                    ),
+                ),
+            ],
+            [4, NWP],
+            [VALUE_REGISTERS, GATHER_REGISTERS],
+        )
+
+
+@gluon.jit
+def _attend_narrow(
+    query, query_stride, lo, hi, h0, Q0, Q1, K0, K1, bias, P, full, empty,
+    scale_log2, sink, out, out_stride, lse_out, lse_stride,
+    HAS_SINK: gl.constexpr, SINGLE: gl.constexpr, BLOCK_H: gl.constexpr, T: gl.constexpr, NB: gl.constexpr,
+):  # fmt: skip
+    LS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_H, 16])
+    MS: gl.constexpr = gl.SliceLayout(0, LS)
+    LQ: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [4, 1], [1, 0])
+    hq = (h0 + gl.arange(0, BLOCK_H, gl.SliceLayout(1, LQ))).to(gl.int64)
+    dq = gl.arange(0, 256, gl.SliceLayout(0, LQ))
+    Q0.store(gl.load(query + hq[:, None] * query_stride + dq[None, :]))
+    Q1.store(gl.load(query + hq[:, None] * query_stride + 256 + dq[None, :]))
+    fence_async_shared()
+    m = gl.full([BLOCK_H], float("-inf"), gl.float32, MS)
+    l = gl.full([BLOCK_H], 0.0, gl.float32, MS)
+    o0 = gl.zeros([256, BLOCK_H], gl.float32, LS)
+    o1 = gl.zeros([256, BLOCK_H], gl.float32, LS)
+    zero = gl.zeros([T, BLOCK_H], gl.float32, LS)
+    for j in range(0, hi - lo):
+        slot = j % NB
+        mbarrier.wait(full.index(slot), (j // NB) & 1)
+        S = warpgroup_mma(K0.index(slot), Q0.permute((1, 0)), zero, use_acc=False, is_async=True)
+        S = warpgroup_mma(K1.index(slot), Q1.permute((1, 0)), S, is_async=True)
+        S = warpgroup_mma_wait(0, [S])
+        S = S * scale_log2 + bias.index(slot).load(gl.SliceLayout(1, LS))[:, None]
+        m_new = gl.maximum(m, gl.max(S, 0))
+        m_safe = gl.where(m_new == float("-inf"), 0.0, m_new)
+        alpha = gl.exp2(m - m_safe)
+        p = gl.exp2(S - m_safe[None, :])
+        l = l * alpha + gl.sum(p, 0)
+        m = m_new
+        P.store(p.to(gl.bfloat16))
+        fence_async_shared()
+        o0 = o0 * alpha[None, :]
+        o1 = o1 * alpha[None, :]
+        o0 = warpgroup_mma(K0.index(slot).permute((1, 0)), P, o0, is_async=True)
+        o1 = warpgroup_mma(K1.index(slot).permute((1, 0)), P, o1, is_async=True)
+        o0, o1 = warpgroup_mma_wait(0, [o0, o1])
+        mbarrier.arrive(empty.index(slot), count=1)
+    lse = gl.where(l > 0, m + gl.log2(l), float("-inf"))
+    inverse = gl.where(l > 0, 1.0 / l, 0.0)
+    h = (h0 + gl.arange(0, BLOCK_H, MS)).to(gl.int64)
+    if SINGLE:
+        if HAS_SINK:
+            sink_log2 = gl.load(sink + h) * 1.4426950408889634
+            inverse = inverse * gl.where(l > 0, 1.0 / (1.0 + gl.exp2(sink_log2 - lse)), 0.0)
+        lse = lse * 0.6931471805599453
+    gl.store(lse_out + h * lse_stride, lse)
+    d = gl.arange(0, 256, gl.SliceLayout(1, LS))
+    target = out + h[None, :] * out_stride + d[:, None]
+    gl.store(target, (o0 * inverse[None, :]).to(out.dtype.element_ty))
+    gl.store(target + 256, (o1 * inverse[None, :]).to(out.dtype.element_ty))
+
+
+@gluon.jit
+def split_hopper_narrow(
+    query, cache_a, index_a, length_a, cache_e, index_e, length_e, sink, out, lse_out,
+    scale_log2, queries_per_request, bound_a, bound_e, page_a, page_e, stride_a, stride_e,
+    index_stride_a, index_stride_e, query_stride_n, query_stride_h, out_stride_n, out_stride_s, out_stride_h,
+    lse_stride_n, lse_stride_s, lse_stride_h, splits,
+    HAS_LENGTH_A: gl.constexpr, HAS_LENGTH_E: gl.constexpr, HAS_SINK: gl.constexpr,
+    SINGLE: gl.constexpr, BLOCK_H: gl.constexpr, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr,
+    GATHER_REGISTERS: gl.constexpr, PDL: gl.constexpr,
+):  # fmt: skip
+    """For 8, 16 or 32 heads: the KV tile stands on the M side of both products, so no row is padding."""
+    h0 = gl.program_id(0) * BLOCK_H
+    split = gl.program_id(1)
+    n = gl.program_id(2)
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    b = n // queries_per_request
+    la = _length(length_a, b, bound_a, HAS_LENGTH_A)
+    le = _length(length_e, b, bound_e, HAS_LENGTH_E)
+    tiles_a = (la + T - 1) // T
+    tiles = tiles_a + (le + T - 1) // T
+    lo = tiles * split // splits
+    hi = tiles * (split + 1) // splits
+    wide = n.to(gl.int64)
+    out += wide * out_stride_n + split * out_stride_s
+    lse_out += wide * lse_stride_n + split * lse_stride_s
+    scopes = (
+        cache_a, cache_e, index_a + wide * index_stride_a, index_e + wide * index_stride_e, la, le,
+        page_a, page_e, stride_a, stride_e, tiles_a,
+    )  # fmt: skip
+    SL: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
+    SP: gl.constexpr = gl.NVMMASharedLayout(2 * BLOCK_H if BLOCK_H > 8 else 0, 16, 2)
+    S32: gl.constexpr = gl.NVMMASharedLayout(128, 32, 2)
+    S1: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    Q0 = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, 256], SL)
+    Q1 = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, 256], SL)
+    K0 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
+    K1 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
+    P = gl.allocate_shared_memory(gl.bfloat16, [T, BLOCK_H], SP)
+    bias = gl.allocate_shared_memory(gl.float32, [NB, T], S1)
+    full = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
+    for s in gl.static_range(NB):
+        mbarrier.init(full.index(s), count=1)
+        mbarrier.init(empty.index(s), count=1)
+    fence_async_shared()
+    gl.warp_specialize(
+        [
+            (
+                _attend_narrow,
+                (
+                    query + wide * query_stride_n, query_stride_h, lo, hi, h0, Q0, Q1, K0, K1, bias, P, full, empty,
+                    scale_log2, sink, out, out_stride_h, lse_out, lse_stride_h, HAS_SINK, SINGLE, BLOCK_H, T, NB,
+                ),
+            ),
+            (
+                _gather,
+                (
+                    scopes, lo, hi,
+                    _view(K0, gl.int32, [NB, T, 128], S32), _view(K1, gl.int32, [NB, T, 128], S32),
+                    bias, full, empty, T, NB, NWP,
+                ),
+            ),
+        ],
+        [NWP],
+        [GATHER_REGISTERS],
+    )  # fmt: skip
