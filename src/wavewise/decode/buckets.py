@@ -7,8 +7,8 @@ extents that mean something else (1, the SM count of persistent kernels) are set
 
 import polars as pl
 
-_SUPPORT = 3
-"""Distinct kernel names that must share an extent before it counts as evidence."""
+_SUPPORT = 2
+"""Distinct launches that must share an extent before it counts as evidence: one alone may be a coincidence."""
 
 _LEAD = 1.5
 """Without a known batch size: how far the best extent must lead the next before it is believed."""
@@ -54,8 +54,10 @@ def bucket_of(
         fits = {e: c for e, c in counts.items() if rows <= e <= 2 * rows + 8 * factor and e % factor == 0}
         if not fits:
             continue
-        extent = max(fits, key=lambda e: (fits[e], -e))
-        if fits[extent] >= _SUPPORT and (best is None or fits[extent] > best[1]):
+        ranked = sorted(fits, key=lambda e: (-fits[e], e))
+        extent = ranked[0]
+        tied = len(ranked) > 1 and fits[ranked[1]] == fits[extent] and extent != rows
+        if not tied and fits[extent] >= _SUPPORT and (best is None or fits[extent] > best[1]):
             best = (extent // factor, fits[extent])
     return best[0] if best else None
 

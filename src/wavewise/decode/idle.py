@@ -91,7 +91,8 @@ def split_idle(
         [in_hole, in_replay, in_step, burst], ["unrecorded", "intra_replay", "intra_step", "inter_burst"],
         default="step_boundary",
     )  # fmt: skip
-    lost = bool((~replays.complete).any()) and not replays.bundled
+    # A replay that the end of the recording cut off leaves no hole inside the window, and spoils nothing.
+    lost = bool(length[in_hole].any()) and not replays.bundled
     idle = Idle(
         intra_replay_ns=int(length[in_replay].sum()),
         intra_step_ns=int(length[in_step].sum()),
@@ -121,26 +122,37 @@ def _unsafe_reason(replays: Replays, lost: bool) -> str | None:
 def _holes(operations: Operations, replays: Replays) -> tuple[IntArray, IntArray]:
     """Where the operations of incomplete replays may have run unseen.
 
-    From the replay's first recorded operation (from the end of what was launched before it, where the first is
-    lost) to the first start of what was launched after it on the same stream.
+    Between two recorded operations that the complete replay has others between; before the first recorded one,
+    back to the end of what was launched earlier, if the first is lost; behind the last, up to the first start of
+    what was launched later on the same stream, if the last is lost.
     """
     start: list[int] = []
     end: list[int] = []
     streams = operations.frame["stream"].to_numpy()
     usual = replays.main_stream[replays.main_stream >= 0]
-    fallback = int(np.bincount(usual).argmax()) if len(usual) else None
+    fallback = int(np.bincount(usual).argmax()) if len(usual) and usual.min() >= 0 else None
     for i in np.flatnonzero(~replays.complete).tolist():
         stream = int(replays.main_stream[i]) if replays.main_stream[i] >= 0 else fallback
         mine = operations.replay == i
-        same = streams == stream if stream is not None else np.ones(len(streams), bool)
-        earlier = same & ~mine & (operations.launch_ns <= replays.launch_ns[i])
-        later = same & ~mine & (operations.launch_ns > replays.launch_ns[i])
-        if replays.first_lost[i] or not mine.any():
-            lo = int(operations.end_ns[earlier].max()) if earlier.any() else int(operations.start_ns.min())
-        else:
-            lo = int(replays.start_ns[i])
-        start.append(lo)
-        end.append(int(operations.start_ns[later].min()) if later.any() else int(operations.end_ns.max()))
+        other = ~mine & (streams == stream) if stream is not None else ~mine
+        earlier = operations.end_ns[other & (operations.launch_ns <= replays.launch_ns[i])]
+        later = operations.start_ns[other & (operations.launch_ns > replays.launch_ns[i])]
+        before = int(earlier.max()) if len(earlier) else int(operations.start_ns.min())
+        behind = int(later.min()) if len(later) else int(operations.end_ns.max())
+        positions = np.flatnonzero(mine)
+        after = replays.hole_after[i]
+        if after is None or not len(positions):
+            start.append(before if replays.first_lost[i] or not len(positions) else int(replays.start_ns[i]))
+            end.append(behind)
+            continue
+        if replays.first_lost[i]:
+            start.append(before)
+            end.append(int(replays.start_ns[i]))
+        reached = np.maximum.accumulate(operations.end_ns[positions])
+        for position in after:
+            last = position == len(positions) - 1
+            start.append(int(reached[position]))
+            end.append(behind if last else int(operations.start_ns[positions[position + 1]]))
     return np.array(start, np.int64), np.array(end, np.int64)
 
 

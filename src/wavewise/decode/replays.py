@@ -62,6 +62,8 @@ class Replays:
             has the index of the graph that it is a part of, -1 where that cannot be told.
         complete: every operation was recorded.
         first_lost: its first operation is among the lost.
+        hole_after: per replay, positions (among its recorded operations, in order of start) behind which
+            operations are missing; empty for complete ones, None where nothing can be told.
         main_stream: stream of most of its operations, -1 without any.
         bundled: the trace holds graph launches, but none of any replay's operations (recorded as wholes).
     """
@@ -75,6 +77,7 @@ class Replays:
     graph: IntArray
     complete: np.ndarray
     first_lost: np.ndarray
+    hole_after: tuple[tuple[int, ...] | None, ...]
     main_stream: IntArray
     bundled: bool
 
@@ -236,22 +239,26 @@ def _replays(
     order = np.lexsort((lo, launched))
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
-    graph, complete, first_lost = _match([shape[p] for p in pieces], [bool(geometry[p].any()) for p in pieces], n)
+    graph, complete, first_lost, holes = _match([shape[p] for p in pieces], [bool(geometry[p].any()) for p in pieces], n)
     replay = np.full(len(start), -1, np.int64)
     replay[members] = rank[inverse]
     return (
         Replays(
             correlation=ids[order], start_ns=lo[order], end_ns=hi[order], launch_ns=launched[order],
             launch_duration_ns=duration[order], operations=count[order], graph=graph[order],
-            complete=complete[order], first_lost=first_lost[order], main_stream=main[order],
+            complete=complete[order], first_lost=first_lost[order],
+            hole_after=tuple(holes[i] for i in order.tolist()), main_stream=main[order],
             bundled=recorded == 0 and n > 0,
         ),
         replay,
     )  # fmt: skip
 
 
-def _match(shapes: list[IntArray], geometry: list[bool], n: int) -> tuple[IntArray, np.ndarray, np.ndarray]:
-    """Which graph each replay is of, whether it is complete, and whether its first operation is lost.
+def _match(
+    shapes: list[IntArray], geometry: list[bool], n: int
+) -> tuple[IntArray, np.ndarray, np.ndarray, list[tuple[int, ...] | None]]:
+    """Which graph each replay is of, whether it is complete, whether its first operation is lost, and where
+    operations are missing (`Replays.hole_after`).
 
     Two different graphs can also be part and whole (a one-layer draft model and its target). A part that
     recurs about as often as its whole is therefore a graph of its own: lost records do not recur so exactly.
@@ -260,6 +267,7 @@ def _match(shapes: list[IntArray], geometry: list[bool], n: int) -> tuple[IntArr
     """
     graph = np.full(n, -1, np.int64)
     complete, first_lost = np.zeros(n, bool), np.ones(n, bool)
+    holes: list[tuple[int, ...] | None] = [None] * n
     kinds: dict[bytes, list[int]] = {}
     for i, shape in enumerate(shapes):
         kinds.setdefault(np.sort(shape).tobytes(), []).append(i)
@@ -284,4 +292,24 @@ def _match(shapes: list[IntArray], geometry: list[bool], n: int) -> tuple[IntArr
             graph[i] = whole
             complete[i] = whole == at
             first_lost[i] = whole != at and int(shapes[i][0]) not in firsts
-    return graph, complete, first_lost
+            holes[i] = () if whole == at else _missing_after(shapes[i], shapes[signatures[whole][0]])
+    return graph, complete, first_lost, holes
+
+
+def _missing_after(part: IntArray, whole: IntArray) -> tuple[int, ...] | None:
+    """Positions in `part` behind which operations of `whole` are missing; None if it is no subsequence.
+
+    Several streams may start in another order from replay to replay, and then nothing can be told.
+    """
+    after: list[int] = []
+    at = 0
+    sequence = whole.tolist()
+    for position, shape in enumerate(part.tolist()):
+        try:
+            found = sequence.index(shape, at)
+        except ValueError:
+            return None
+        if position and found > at:
+            after.append(position - 1)
+        at = found + 1
+    return (*after, len(part) - 1) if at < len(sequence) else tuple(after)

@@ -191,7 +191,18 @@ class Timeline(Result, kw_only=True):
 class DecodeRow(Result, kw_only=True):
     """All clean decode steps of one batch size in one trace.
 
-    `busy_ms` and `sum_ms` are the replay's (the whole step's where there is no replay).
+    `busy_ms` and `sum_ms` are the replay's, `gpu_span_ms` runs from its first start to its last end; where there
+    is no replay, all three are the whole step's.
+
+    Attributes:
+        bucket: the captured batch size that was replayed.
+        context_length: key/value tokens per request, None where nothing tells it.
+        tokens_per_step: tokens decoded (or verified, with speculative decoding) in a step, over all requests;
+            None where no marker tells it.
+        boundary_ms: step time less GPU span.
+        launch_ms: median time in the graph launch calls of a step, None where they are not recorded.
+        coverage: share of busy time in a named family.
+        overlap_us_per_step: the families' busy times less the replay's.
     """
 
     batch_size: int | None
@@ -226,7 +237,15 @@ class NextCta(Result, kw_only=True):
 
 
 class KernelRow(Result, kw_only=True):
-    """One launch shape inside clean decode steps of one batch size.
+    """One launch shape inside clean decode steps of one batch size, eager work of the step included.
+
+    Attributes:
+        launches_per_step, sum_us_per_step: medians over the clean steps; a step without it counts as 0.
+        mean_launches_per_step, mean_us_per_step: means, which add up over kernels where medians do not.
+        median_us: of one launch.
+        in_replay: whether it runs inside the replay.
+        persistent: the grid is exactly the slots, or one CTA per SM: one wave by design.
+        recorded_occupancy: the profiler's own estimate (0 to 1), which reads 0 above 48 KB of shared memory.
 
     The occupancy fields are None with `occupancy_reason` where the launch or the GPU is not fully known.
     """

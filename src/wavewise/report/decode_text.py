@@ -37,13 +37,18 @@ def _padding(views: tuple[PointView, ...]) -> list[str]:
 
 def _speculation(views: tuple[PointView, ...]) -> list[str]:
     several = [
-        f"{amount(view.figures.tokens_per_step)} per request at {view.label}"
+        f"{amount(view.figures.tokens_per_step / view.figures.batch_size)} per request at {view.label}"
         for view in views
-        if view.figures.tokens_per_step is not None and view.figures.tokens_per_step != 1
+        if view.figures.tokens_per_step
+        and view.figures.batch_size
+        and view.figures.tokens_per_step > view.figures.batch_size
     ]
     if not several:
         return []
-    return [f"A step yields more than one token: {'; '.join(several)}; throughput counts tokens."]
+    return [
+        f"Speculative decoding: a step verifies more than one token per request ({'; '.join(several)}). How many "
+        "are accepted is not in the trace, so throughput counts one token per request and step, a lower bound."
+    ]
 
 
 def _launch_bound(views: tuple[PointView, ...]) -> list[str]:
