@@ -54,6 +54,16 @@ MARKER_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 """Host annotations (user_annotation, NVTX ranges). Their GPU-side copies are not in here."""
 
+WHOLE_GRAPH_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "device": pl.Int32,
+    "stream": pl.Int64,
+    "start_ns": pl.Int64,
+    "duration_ns": pl.Int64,
+    "correlation": pl.Int64,
+    "graph_id": pl.Int64,
+}
+"""Graph launches that the profiler recorded as wholes, without the operations inside them."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceProperties:
@@ -104,6 +114,8 @@ class Trace:
         devices: the trace's own GPU descriptions.
         events_read: valid events of any category in the document.
         salvaged: whether damage had to be worked around.
+        whole_graphs: frame with WHOLE_GRAPH_SCHEMA; its launches have no rows in `operations`, so the GPU was busy
+            where `operations` shows a gap.
         metadata: what else the document says of its origin: framework and driver versions, world size.
     """
 
@@ -120,6 +132,7 @@ class Trace:
     salvaged: bool = False
     rank: int | None = None
     metadata: dict[str, str | int | float] = field(default_factory=dict)
+    whole_graphs: pl.DataFrame = field(default_factory=lambda: empty(WHOLE_GRAPH_SCHEMA))
 
     def device_ids(self) -> list[int]:
         """Devices with valid GPU operations, ascending."""

@@ -1,20 +1,35 @@
 """Finds traces and reads them: knows the source of a file by its first bytes, never by its name."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from wavewise.errors import InputError
 from wavewise.trace.kineto import read_kineto
 from wavewise.trace.model import Trace
+from wavewise.trace.nsys import MAGIC as SQLITE
+from wavewise.trace.nsys import read_nsys
 from wavewise.trace.progress import Progress as Progress
+from wavewise.trace.ranks import rank_in_name
 from wavewise.trace.source import Limits
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
+"""What a trace in a folder is called. A file named itself may be called anything."""
+
+RAW_NSIGHT = (".nsys-rep", ".qdrep", ".qdstrm")
+"""Nsight Systems' own formats, which only its exporter reads."""
+
+_OF_OUR_OWN = frozenset({"run.json", "findings.json"})
+"""JSON that wavewise itself puts beside traces."""
 
 
-def find_traces(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+def find_traces(paths: Iterable[str | os.PathLike[str]], *, recursive: bool = False) -> list[Path]:
     """Every trace file that `paths` names, folders expanded in the order of their names.
+
+    Args:
+        paths: files and folders.
+        recursive: search folders within folders, too.
 
     Raises:
         InputError: a path does not exist, or a folder holds no trace.
@@ -23,7 +38,7 @@ def find_traces(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     for given in paths:
         path = Path(given)
         if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.is_file() and p.name.endswith(SUFFIXES))
+            inside = sorted(_in_folder(path, recursive))
             if not inside:
                 raise InputError(f"{path}: no trace in this folder (looked for {', '.join(SUFFIXES)})")
             found.extend(inside)
@@ -34,11 +49,47 @@ def find_traces(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return found
 
 
-def read(path: str | os.PathLike[str], *, progress: Progress | None = None) -> list[Trace]:
-    """All complete documents of one trace file, in file order.
+def _in_folder(folder: Path, recursive: bool) -> Iterator[Path]:
+    for path in folder.rglob("*") if recursive else folder.iterdir():
+        raw = path.name.endswith(RAW_NSIGHT) and not path.with_suffix(".sqlite").exists()
+        if (path.name.endswith(SUFFIXES) or raw) and path.name not in _OF_OUR_OWN and path.is_file():
+            yield path
+
+
+def read(
+    path: str | os.PathLike[str], *, progress: Progress | None = None, limits: Limits | None = None
+) -> list[Trace]:
+    """All documents of one trace file, in file order.
+
+    Args:
+        path: the file.
+        progress: called with what is being done and the share done.
+        limits: what the file may cost before it is refused.
 
     Raises:
         InputError: the file cannot be read or is no trace.
         NothingToAnalyzeError: a trace without any GPU operation.
     """
-    return read_kineto(str(path), Limits(), progress)
+    name = os.fspath(path)
+    start = _first_bytes(name)
+    if start.startswith(SQLITE):
+        traces = read_nsys(name, progress)
+    elif name.endswith(RAW_NSIGHT):
+        raise InputError(
+            f"{name}: a raw Nsight Systems report; export it first: nsys export --type sqlite {os.path.basename(name)}"
+        )
+    else:
+        traces = read_kineto(name, limits or Limits(), progress)
+    if len(traces) == 1 and traces[0].rank is None:
+        traces = [replace(traces[0], rank=rank_in_name(Path(name).name))]
+    return traces
+
+
+def _first_bytes(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(SQLITE))
+    except IsADirectoryError as error:
+        raise InputError(f"{path}: a folder, not a trace file") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error

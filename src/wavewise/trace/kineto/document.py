@@ -18,9 +18,10 @@ from wavewise.trace.kineto.header import (
 )
 from wavewise.trace.kineto.ladder import BlockResult, read_block
 from wavewise.trace.kineto.salvage import EVENT_START, Joint, Salvager
-from wavewise.trace.model import Trace, TraceWarning
+from wavewise.trace.model import Trace
 from wavewise.trace.notes import Notes
 from wavewise.trace.progress import Progress
+from wavewise.trace.sm_count import describe_devices
 from wavewise.trace.source import UTF8_BOM, Limits, Text, open_text
 
 _HEAD_STEP = 1 << 16
@@ -160,7 +161,8 @@ def _trace(path: str, number: int, document: Document, tables: Tables) -> Trace 
     frames = Frames(document.parts, tables, notes) if document.parts else None
     if frames is None or frames.operations.is_empty():
         return None
-    warnings: tuple[TraceWarning, ...] = notes.warnings()
+    devices, inferred = describe_devices(devices_of(document.header), frames.operations)
+    notes.add("sm_count_inferred", inferred)
     return Trace(
         path=path,
         source="kineto",
@@ -169,8 +171,8 @@ def _trace(path: str, number: int, document: Document, tables: Tables) -> Trace 
         rejected=frames.rejected,
         launches=frames.launches,
         markers=frames.markers,
-        devices=devices_of(document.header),
-        warnings=warnings,
+        devices=devices,
+        warnings=notes.warnings(),
         events_read=sum(part.events for part in document.parts),
         salvaged=notes.salvaged,
         rank=rank_of(document.header),

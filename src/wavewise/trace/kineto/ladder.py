@@ -8,7 +8,6 @@ from wavewise.trace.kineto.repair import repair
 from wavewise.trace.kineto.typed import UNREADABLE, typed, typed_lines, typed_list
 from wavewise.trace.notes import Notes
 
-
 _TAIL_TRIES = 512
 """Brackets tried as the end of the list. The keys behind it hold some of their own (process groups, GPUs)."""
 
