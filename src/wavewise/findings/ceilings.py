@@ -1,9 +1,9 @@
-"""What-ifs: the step if a family were free, twice as fast, or at its roofline floor; and what telemetry says."""
+"""What-ifs: the step if a family were free, twice as fast, or at its floor; and what telemetry says."""
 
 from wavewise.findings.base import Result
 
 
-class Ceiling(Result, kw_only=True):
+class Ceiling(Result, frozen=True, kw_only=True):
     """One family at one batch size on one basis ("kernel_sum", "busy" or "step").
 
     Attributes:
@@ -49,7 +49,7 @@ class Ceiling(Result, kw_only=True):
     context_label: str | None = None
 
 
-class WhatIf(Result, kw_only=True):
+class WhatIf(Result, frozen=True, kw_only=True):
     """Several families changed at once, at one batch size on one basis.
 
     Attributes:
@@ -72,7 +72,7 @@ class WhatIf(Result, kw_only=True):
     context_length: int | None = None
 
 
-class Signature(Result, kw_only=True):
+class Signature(Result, frozen=True, kw_only=True):
     """What the GPU's telemetry says of the bottleneck.
 
     Attributes:

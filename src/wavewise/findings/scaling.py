@@ -3,7 +3,7 @@
 from wavewise.findings.base import Result
 
 
-class Point(Result, kw_only=True):
+class Point(Result, frozen=True, kw_only=True):
     """One operating point of a fit: the median at one batch size."""
 
     batch_size: int
@@ -12,7 +12,7 @@ class Point(Result, kw_only=True):
     samples: int
 
 
-class Reference(Result, kw_only=True):
+class Reference(Result, frozen=True, kw_only=True):
     """An unnamed smooth curve, fitted only to judge the mechanistic model against."""
 
     leave_one_out_error_ms: float | None
@@ -20,7 +20,7 @@ class Reference(Result, kw_only=True):
     reason: str | None = None
 
 
-class ExpertShape(Result, kw_only=True):
+class ExpertShape(Result, frozen=True, kw_only=True):
     """The two constants of the expert-activation law.
 
     Attributes:
@@ -34,25 +34,25 @@ class ExpertShape(Result, kw_only=True):
     source: str = "argument"
 
 
-class Candidate(Result, kw_only=True):
+class Candidate(Result, frozen=True, kw_only=True):
     """How one model did in the comparison, or why it did not take part.
 
     Attributes:
-        parameters: how many were fitted, non-linear ones included.
+        parameters: how many were fitted, non-linear ones included; None where it did not take part.
         leave_one_out_error_ms: root mean square error of predicting each batch size from the others.
         standard_error_ms: what chance alone may make of that figure: the root of (mean square + its standard
             error) less the root of the mean square.
     """
 
     model: str
-    parameters: int
+    parameters: int | None
     leave_one_out_error_ms: float | None
     standard_error_ms: float | None
     max_abs_residual_ms: float | None
     reason: str | None = None
 
 
-class LackOfFit(Result, kw_only=True):
+class LackOfFit(Result, frozen=True, kw_only=True):
     """Do the medians miss the model by more than the per-step scatter explains?
 
     Attributes:
@@ -66,7 +66,7 @@ class LackOfFit(Result, kw_only=True):
     reason: str | None = None
 
 
-class Fit(Result, kw_only=True):
+class Fit(Result, frozen=True, kw_only=True):
     """One quantity against batch size.
 
     floor and slope are those of the least-squares line through the medians whatever the model, so that
@@ -104,7 +104,7 @@ class Fit(Result, kw_only=True):
     reason: str | None = None
 
 
-class Throughput(Result, kw_only=True):
+class Throughput(Result, frozen=True, kw_only=True):
     """Tokens per second at one batch size (requests x accepted tokens per step over step time)."""
 
     batch_size: int
@@ -112,7 +112,7 @@ class Throughput(Result, kw_only=True):
     tokens_per_s_95: tuple[float, float] | None = None
 
 
-class Prediction(Result, kw_only=True):
+class Prediction(Result, frozen=True, kw_only=True):
     """Step time and throughput at a batch size, from the step's model.
 
     Attributes:
@@ -132,7 +132,7 @@ class Prediction(Result, kw_only=True):
     reason: str | None = None
 
 
-class Unattributed(Result, kw_only=True):
+class Unattributed(Result, frozen=True, kw_only=True):
     """Where the slope that no family explains lies: outside the replay plus gaps.
 
     Attributes:
@@ -148,7 +148,7 @@ class Unattributed(Result, kw_only=True):
     unnamed_ms_per_request: float
 
 
-class Scaling(Result, kw_only=True):
+class Scaling(Result, frozen=True, kw_only=True):
     """Floor and slope over two or more clean batch sizes of one context length.
 
     `slope(step) = sum of the families' slopes - overlap + unattributed`, exactly.
@@ -189,7 +189,7 @@ class Scaling(Result, kw_only=True):
     expert: ExpertShape | None = None
 
 
-class ContextPoint(Result, kw_only=True):
+class ContextPoint(Result, frozen=True, kw_only=True):
     """The median at one context length."""
 
     context_length: int
@@ -197,7 +197,7 @@ class ContextPoint(Result, kw_only=True):
     samples: int
 
 
-class ContextFit(Result, kw_only=True):
+class ContextFit(Result, frozen=True, kw_only=True):
     """One quantity against context length: the least-squares line through the medians.
 
     Attributes:
@@ -214,7 +214,7 @@ class ContextFit(Result, kw_only=True):
     interval_reason: str | None = None
 
 
-class ContextScaling(Result, kw_only=True):
+class ContextScaling(Result, frozen=True, kw_only=True):
     """How one batch size's step grows with the context length."""
 
     batch_size: int
@@ -223,7 +223,7 @@ class ContextScaling(Result, kw_only=True):
     families: tuple[ContextFit, ...]
 
 
-class PremiseChange(Result, kw_only=True):
+class PremiseChange(Result, frozen=True, kw_only=True):
     """A premise of an earlier analysis that these traces do not bear out."""
 
     premise: str
@@ -232,7 +232,7 @@ class PremiseChange(Result, kw_only=True):
     message: str
 
 
-class Premise(Result, kw_only=True):
+class Premise(Result, frozen=True, kw_only=True):
     """Which family looks dearest at the smallest batch size, and which one makes the step grow.
 
     Attributes:
@@ -265,7 +265,7 @@ class Premise(Result, kw_only=True):
     baseline_reason: str | None = None
 
 
-class LatencyTarget(Result, kw_only=True):
+class LatencyTarget(Result, frozen=True, kw_only=True):
     """The largest batch size whose step stays within a latency.
 
     Attributes:
@@ -289,7 +289,7 @@ class LatencyTarget(Result, kw_only=True):
     reason: str | None = None
 
 
-class ThroughputTarget(Result, kw_only=True):
+class ThroughputTarget(Result, frozen=True, kw_only=True):
     """Whether a throughput can be reached, and what forbids it.
 
     Attributes:

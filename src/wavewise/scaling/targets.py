@@ -1,0 +1,262 @@
+"""The two questions people bring: how many requests within a latency, and can a throughput be reached."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from wavewise.findings import Ceiling, LatencyTarget, OperatingPoint, Prediction, ThroughputTarget
+from wavewise.scaling.model import ScalingModel
+from wavewise.scaling.sweep import RESOLUTION_MS
+from wavewise.units import format_ns, significant
+
+_Figure = Callable[[Prediction], float | None]
+
+
+def latency_target(model: ScalingModel, target_ms: float) -> LatencyTarget:
+    """The largest batch size whose step time stays within `target_ms`.
+
+    No answer passes a measured size that misses the target, whatever the model says of it. Where the model
+    predicts nothing (it misses measured sizes by 10 % of their range), the measured sizes alone answer.
+    """
+    predictions = _predictions(model)
+    measured = [p for p in predictions if p.basis == "measured"]
+    limit_ms = target_ms + RESOLUTION_MS
+    good, at_least = _reach(predictions, lambda p: p.step_ms, limit_ms)
+    free, _ = _reach(predictions, lambda p: p.if_host_free_step_ms, limit_ms)
+    met = [p.batch_size for p in measured if p.step_ms is not None and p.step_ms <= limit_ms]
+    sure = _sure(predictions, good, limit_ms)
+    predicted = any(p.step_ms is not None and p.basis != "measured" for p in predictions)
+    return LatencyTarget(
+        target_ms=target_ms,
+        batch_size=good.batch_size if good else None,
+        sure_batch_size=sure,
+        measured_batch_size=max(met, default=None),
+        at_least=at_least,
+        basis=good.basis if good else ("model" if predicted else "measured"),
+        step_ms=good.step_ms if good else None,
+        tokens_per_s=good.tokens_per_s if good else None,
+        if_host_free_batch_size=free.batch_size if free else None,
+        if_host_free_tokens_per_s=free.if_host_free_tokens_per_s if free else None,
+        sentence=_latency_sentence(model, predictions, good, free, sure, at_least, target_ms),
+        reason=None if good else f"no batch size from {predictions[0].batch_size} on stays within the target",
+    )
+
+
+def _predictions(model: ScalingModel) -> list[Prediction]:
+    low, high = model.sane_range
+    return [model.predict(size) for size in range(low, high + 1)]
+
+
+def _reach(
+    predictions: Sequence[Prediction], value: _Figure, target_ms: float
+) -> tuple[Prediction | None, bool]:
+    """(largest size within the target before a measured one misses it, whether the range ended first)."""
+    best: Prediction | None = None
+    last: Prediction | None = None
+    for prediction in predictions:
+        figure = value(prediction)
+        if figure is None:
+            continue
+        last = prediction
+        if figure <= target_ms:
+            best = prediction
+        elif prediction.basis == "measured":
+            break
+    return best, best is not None and best is last
+
+
+def _sure(predictions: Sequence[Prediction], good: Prediction | None, target_ms: float) -> int | None:
+    if good is None:
+        return None
+    sizes = [
+        p.batch_size
+        for p in predictions
+        if p.batch_size <= good.batch_size and p.step_ms_95 is not None and p.step_ms_95[1] <= target_ms
+    ]
+    return max(sizes, default=None)
+
+
+def _latency_sentence(
+    model: ScalingModel,
+    predictions: Sequence[Prediction],
+    good: Prediction | None,
+    free: Prediction | None,
+    sure: int | None,
+    at_least: bool,
+    target_ms: float,
+) -> str:
+    target = format_ns(target_ms * 1e6)
+    if good is None or good.step_ms is None:
+        shortest = min((p.step_ms for p in predictions if p.step_ms is not None), default=None)
+        least = f": the shortest step known is {format_ns(shortest * 1e6)}" if shortest else ""
+        sentence = f"No batch size meets {target}{least}"
+    else:
+        rate = f", {significant(good.tokens_per_s)} tokens/s" if good.tokens_per_s else ""
+        basis = {"measured": "measured", "between": "predicted", "beyond": "extrapolated"}[good.basis]
+        sentence = (
+            f"{'At least batch' if at_least else 'Batch'} {good.batch_size} meets {target} "
+            f"({format_ns(good.step_ms * 1e6)} {basis}{rate})"
+        )
+        if sure is not None and sure != good.batch_size:
+            sentence += f"; batch {sure} with 95 % confidence"
+    if model.scaling.host_dominates and free is not None and free.if_host_free_step_ms is not None:
+        rate = free.if_host_free_tokens_per_s
+        sentence += (
+            f". If the host were free: batch {free.batch_size}"
+            f"{f', {significant(rate)} tokens/s' if rate else ''}"
+        )
+    return sentence + "."
+
+
+def throughput_target(
+    model: ScalingModel | None,
+    points: Sequence[OperatingPoint],
+    target_tokens_per_s: float,
+    ceilings: Sequence[Ceiling] = (),
+) -> ThroughputTarget:
+    """Whether `target_tokens_per_s` can be reached by batch size, and what forbids it.
+
+    Args:
+        model: the sweep's model; None where only one batch size is known.
+        points: the measured operating points.
+        target_tokens_per_s: what is wanted, of the whole batch.
+        ceilings: of the same points; those on basis "step" say which family, if free, would suffice.
+    """
+    measured = {p.batch_size: _tokens_per_s(p) for p in points}
+    best_size = max(measured, key=lambda size: measured[size])
+    needed = target_tokens_per_s / measured[best_size]
+    suffice, best_family = _families(ceilings, max(measured), target_tokens_per_s)
+    met = [size for size, rate in sorted(measured.items()) if rate >= target_tokens_per_s]
+    if met:
+        sentence = (
+            f"{significant(target_tokens_per_s)} tokens/s is reached: batch {met[0]} gives "
+            f"{significant(measured[met[0]])}."
+        )
+        return ThroughputTarget(
+            target_tokens_per_s=target_tokens_per_s,
+            reachable=True,
+            batch_size=met[0],
+            basis="measured",
+            binding=None,
+            limit_tokens_per_s=None,
+            needed_speedup=needed,
+            families_that_suffice=suffice,
+            sentence=sentence,
+        )
+    reach, size, basis, binding, limit, why = _by_model(model, target_tokens_per_s)
+    start = f"{significant(target_tokens_per_s)} tokens/s, {significant(needed)}x the best measured"
+    return ThroughputTarget(
+        target_tokens_per_s=target_tokens_per_s,
+        reachable=reach,
+        batch_size=size,
+        basis=basis,
+        binding=binding,
+        limit_tokens_per_s=limit,
+        needed_speedup=needed,
+        families_that_suffice=suffice,
+        if_host_free_reachable=_host_free(model, target_tokens_per_s),
+        sentence=f"{start} ({significant(measured[best_size])} at batch {best_size}), {why}. "
+        + _family_sentence(suffice, best_family),
+    )
+
+
+def _tokens_per_s(point: OperatingPoint) -> float:
+    return 1000.0 * (point.tokens_per_step or float(point.batch_size)) / point.step_ms.median
+
+
+def _by_model(
+    model: ScalingModel | None, target: float
+) -> tuple[bool | None, int | None, str, str | None, float | None, str]:
+    """(reachable, batch size, basis, binding, limit, reason in words)."""
+    if model is None:
+        return None, None, "measured", None, None, "cannot be judged by batch size from one size"
+    low, high = model.sane_range
+    largest = int(model.sweep.x[-1])
+    for size in range(low, high + 1):
+        prediction = model.predict(size)
+        if (
+            prediction.tokens_per_s is not None
+            and prediction.basis != "measured"
+            and prediction.tokens_per_s >= target
+        ):
+            how = "extrapolated" if size > largest else "predicted"
+            return True, size, how, None, None, f"is within reach at batch {size} ({how})"
+    scaling = model.scaling
+    limit = scaling.asymptote_tokens_per_s
+    if limit is not None:
+        upper = (scaling.asymptote_tokens_per_s_95 or (limit, limit))[1]
+        limits = [
+            upper,
+            *([scaling.asymptote_model_tokens_per_s] if scaling.asymptote_model_tokens_per_s else []),
+        ]
+        if max(limits) < target:
+            slope = scaling.step.slope_ms_per_request or 0.0
+            why = (
+                f"cannot be reached by batch size: {significant(slope)} ms per request allow at most "
+                f"{significant(limit)}"
+            )
+            return False, None, "model", "asymptote", limit, why
+        return (
+            None,
+            None,
+            "model",
+            "sane range",
+            limit,
+            f"would need a batch beyond {high}, of which these sizes say nothing (asymptote "
+            f"{significant(limit)})",
+        )
+    if scaling.host_dominates:
+        return (
+            None,
+            None,
+            "model",
+            "host",
+            None,
+            "is hidden by the host: step boundaries dominate the step time",
+        )
+    return None, None, "model", None, None, f"cannot be judged: {scaling.asymptote_reason}"
+
+
+def _host_free(model: ScalingModel | None, target: float) -> bool | None:
+    """Would it be reached if a step took no longer than its GPU span?"""
+    if model is None:
+        return None
+    low, high = model.sane_range
+    rates = [model.predict(size).if_host_free_tokens_per_s for size in range(low, high + 1)]
+    known = [rate for rate in rates if rate is not None]
+    if not known:
+        return None
+    if np.max(known) >= target:
+        return True
+    scaling = model.scaling
+    limit = scaling.asymptote_if_host_free_tokens_per_s
+    if limit is None:
+        return None
+    upper = (scaling.asymptote_if_host_free_tokens_per_s_95 or (limit, limit))[1]
+    return False if max(upper, scaling.asymptote_if_host_free_model_tokens_per_s or 0.0) < target else None
+
+
+def _families(
+    ceilings: Sequence[Ceiling], batch_size: int, target: float
+) -> tuple[tuple[str, ...], tuple[str, float] | None]:
+    """(families that reach the target if free at the largest measured size, the best one and its limit)."""
+    rates = {
+        c.family: c.tokens_per_s_if_free
+        for c in ceilings
+        if c.basis == "step" and c.batch_size == batch_size and c.tokens_per_s_if_free is not None
+    }
+    if not rates:
+        return (), None
+    best = max(rates, key=lambda family: rates[family])
+    return tuple(f for f, rate in rates.items() if rate >= target), (best, rates[best])
+
+
+def _family_sentence(suffice: tuple[str, ...], best: tuple[str, float] | None) -> str:
+    if best is None:
+        return "No ceilings of families are known."
+    if suffice:
+        return f"At the largest measured size it would take {' or '.join(suffice)} to be free."
+    return (
+        f"No single family suffices at the largest measured size: {best[0]} if free gives at most "
+        f"{significant(best[1])} tokens/s."
+    )
