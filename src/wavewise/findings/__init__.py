@@ -18,7 +18,9 @@ from wavewise.findings.decode import Summary as Summary
 from wavewise.findings.decode import Timeline as Timeline
 from wavewise.findings.decode import TraceFindings as TraceFindings
 from wavewise.findings.decode import Warning as Warning
+from wavewise.findings.levers import LedgerMatch as LedgerMatch
 from wavewise.findings.levers import Lever as Lever
+from wavewise.findings.levers import TriedLever as TriedLever
 from wavewise.findings.root import SCHEMA as SCHEMA
 from wavewise.findings.root import Findings as Findings
 from wavewise.findings.root import Note as Note

@@ -3,7 +3,7 @@
 from wavewise.findings.base import Result
 
 
-class LedgerMatch(Result, kw_only=True):
+class LedgerMatch(Result, frozen=True, kw_only=True):
     """A ledger entry about a lever, and how far it holds for these findings.
 
     Attributes:
@@ -25,14 +25,14 @@ class LedgerMatch(Result, kw_only=True):
     source: str | None = None
 
 
-class TriedLever(Result, kw_only=True):
+class TriedLever(Result, frozen=True, kw_only=True):
     """What a lever that somebody named or tried could at most have bought.
 
     Attributes:
         name: as it was named.
         families: the kernel families it acts on; empty where it acts on host time.
         share: their share of `basis` at `batch_size` (0 to 1); None when it cannot be told.
-        basis: "busy" (of the replay's busy time) or "step" (of step time).
+        basis: what `share` is a share of: "step", the step time.
         at_most_speedup: 1 / (1 - share): every saved microsecond of the families assumed saved.
         sentence: the verdict in words, with the figures.
     """
@@ -47,7 +47,7 @@ class TriedLever(Result, kw_only=True):
     reason: str | None = None
 
 
-class Lever(Result, kw_only=True):
+class Lever(Result, frozen=True, kw_only=True):
     """One lever judged on these findings.
 
     Attributes:

@@ -1,0 +1,51 @@
+"""Split-K for dense GEMMs: at decode batch sizes M x N tiles are too few to fill the GPU."""
+
+from wavewise.levers.catalogue import LeverSpec
+from wavewise.levers.judgement import Judgement, nothing, unknown
+from wavewise.levers.packing import best_split, ctas
+from wavewise.levers.view import View
+
+
+def evaluate(view: View, spec: LeverSpec) -> Judgement:
+    """Saving = sum over kernels of launches * (median * (1 - ratio) - reduction), where positive."""
+    kernels = view.kernels_of(spec.families)
+    if not kernels:
+        return nothing(f"no dense GEMM at {view.where}")
+    if view.gpu.sm_count is None or all(ctas(k) is None for k in kernels):
+        return unknown("the dense GEMMs' grids and the GPU's SM count")
+    gain, bound, parts, notes = 0.0, 0.0, list[str](), list[str]()
+    for kernel in kernels:
+        grid = ctas(kernel)
+        if grid is None or grid >= view.gpu.sm_count or _split_already(kernel.name):
+            continue
+        # A grid below the SM count puts at most one CTA on an SM, so residency 1 is what counts.
+        best = best_split(grid, view.gpu.sm_count, 1, largest=int(spec.number("max_splits")))
+        per_launch = kernel.median_us * (1.0 - best.ratio)
+        bound += per_launch * kernel.launches_per_step
+        saved = (per_launch - spec.number("reduce_us")) * kernel.launches_per_step
+        if saved <= 0.0:
+            continue
+        gain += saved
+        parts.append(
+            f"{kernel.launches_per_step:g} x ({kernel.median_us:.2f} us x (1 - {best.ratio:.3f}) - "
+            f"{spec.number('reduce_us'):g} us reduction)"
+        )
+        notes.append(f"{kernel.name}: {grid} CTAs on {view.gpu.sm_count} SMs; {best.splits} splits")
+    if not parts:
+        return nothing(
+            "no unsplit dense GEMM leaves SMs empty for longer than a reduction would take "
+            f"({spec.number('reduce_us'):g} us)"
+        )
+    return Judgement(
+        saving_us=gain,
+        upper_bound_us=bound,
+        basis=" + ".join(parts),
+        evidence="; ".join(notes),
+        confidence="medium",
+        families=spec.families,
+    )
+
+
+def _split_already(name: str) -> bool:
+    lowered = name.lower()
+    return "splitk" in lowered or "split_k" in lowered or "streamk" in lowered or "stream_k" in lowered

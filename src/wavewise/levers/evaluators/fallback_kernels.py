@@ -1,0 +1,75 @@
+"""Fallback kernels: Triton, SIMT or weight-only where a fused tensor-core kernel runs on other GPUs."""
+
+import re
+import tomllib
+from functools import lru_cache
+from importlib import resources
+
+import msgspec
+
+from wavewise.levers.catalogue import LeverSpec
+from wavewise.levers.judgement import Judgement, nothing, unknown
+from wavewise.levers.view import View
+
+
+class Fallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A kernel that stands in for a better one.
+
+    Attributes:
+        name: regular expression, searched in the kernel's name.
+        families: the families it is looked for in.
+        kind: "Triton", "SIMT" or "weight-only".
+        replacement: the kernel that runs elsewhere.
+        runs_on: compute capabilities that the replacement is built for.
+        source: where that is documented.
+    """
+
+    name: str
+    families: tuple[str, ...]
+    kind: str
+    replacement: str
+    runs_on: tuple[str, ...]
+    source: str
+
+
+@lru_cache(maxsize=1)
+def fallbacks() -> tuple[Fallback, ...]:
+    """The packaged list."""
+    text = resources.files("wavewise.levers").joinpath("fallbacks.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text)["fallback"], tuple[Fallback, ...])
+
+
+def evaluate(view: View, spec: LeverSpec) -> Judgement:
+    """Recognises them and bounds the saving by their time; how fast a replacement is, a trace cannot say."""
+    kernels = view.kernels_of(spec.families)
+    found = [
+        (kernel, fallback)
+        for kernel in kernels
+        if (fallback := _match(kernel.name, kernel.family)) is not None
+    ]
+    if not found:
+        return nothing(f"no kernel at {view.where} is a known fallback")
+    bound = sum(kernel.sum_us_per_step for kernel, _ in found)
+    capability = view.gpu.compute_capability
+    notes: list[str] = []
+    for kernel, fallback in found:
+        if capability is None:
+            verdict = f"runs on {', '.join(fallback.runs_on)}"
+        elif capability in fallback.runs_on:
+            verdict = "is built for this GPU: a matter of configuration"
+        else:
+            verdict = f"is built for {', '.join(fallback.runs_on)}, not for {capability}: a port"
+        notes.append(
+            f"{kernel.name} ({kernel.sum_us_per_step:.1f} us, {fallback.kind}): {fallback.replacement} "
+            f"{verdict}"
+        )
+    return unknown(
+        "the replacement's time on this GPU, or these kernels' roofline floor (the model's shape)",
+        basis=f"at most {bound:.1f} us, all of the fallback kernels: "
+        + " + ".join(f"{kernel.sum_us_per_step:.1f}" for kernel, _ in found),
+        evidence="; ".join(notes),
+    )
+
+
+def _match(name: str, family: str) -> Fallback | None:
+    return next((f for f in fallbacks() if family in f.families and re.search(f.name, name)), None)

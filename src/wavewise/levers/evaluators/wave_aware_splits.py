@@ -1,0 +1,67 @@
+"""Wave-aware split count: the last wave of a split-KV attention grid is often nearly empty."""
+
+from wavewise.levers.axes import split_axis
+from wavewise.levers.catalogue import LeverSpec
+from wavewise.levers.judgement import Judgement, nothing, unknown
+from wavewise.levers.packing import best_split
+from wavewise.levers.view import View
+
+
+def evaluate(view: View, spec: LeverSpec) -> Judgement:
+    """Saving = sum over kernels of time * (1 - ratio), less what the combine kernels grow by."""
+    kernels = view.kernels_of(spec.families)
+    if not kernels:
+        return nothing(f"no split attention kernel at {view.where}")
+    if all(k.persistent for k in kernels):
+        return nothing(
+            f"the split kernel's grid is the GPU's slots ({kernels[0].grid}): planned for one wave already"
+        )
+    gain, parts, notes = 0.0, list[str](), list[str]()
+    open_questions = 0
+    combine = view.sum_us(("attention_combine",))
+    dearest_growth = 0.0
+    for kernel in kernels:
+        axis = split_axis(kernel, view)
+        if kernel.persistent:
+            continue
+        if axis is None or kernel.ctas_per_sm is None or view.gpu.sm_count is None:
+            open_questions += 1
+            continue
+        best = best_split(
+            axis.units,
+            view.gpu.sm_count,
+            kernel.ctas_per_sm,
+            now=axis.splits,
+            largest=int(spec.number("max_splits")),
+            tiles=int(spec.number("tiles")),
+        )
+        if 1.0 - best.ratio < spec.number("least_gain"):
+            continue
+        gain += kernel.sum_us_per_step * (1.0 - best.ratio)
+        dearest_growth = max(dearest_growth, best.splits / axis.splits - 1.0)
+        parts.append(
+            f"{kernel.sum_us_per_step:.1f} us x (1 - {best.ratio:.3f}): {best.splits} splits instead of "
+            f"{axis.splits} make {best.ctas} CTAs in {best.waves} waves instead of "
+            f"{axis.units * axis.splits} in {best.now_waves}"
+        )
+        notes.append(f"{kernel.name}: {axis.why}")
+    if not parts and open_questions:
+        return unknown("the split axis of the grid (two batch sizes show it), CTAs per SM and the SM count")
+    growth = combine * max(0.0, dearest_growth)
+    if not parts or gain <= growth:
+        return nothing(
+            f"no split count up to {spec.number('max_splits'):.0f} saves at least "
+            f"{100 * spec.number('least_gain'):.0f} % of the split kernel after the combine's growth"
+        )
+    basis = "; ".join(parts)
+    if growth:
+        basis += f"; less {growth:.1f} us that the combine ({combine:.1f} us) grows by with the splits"
+    return Judgement(
+        saving_us=gain - growth,
+        upper_bound_us=gain,
+        basis=f"{basis}. Model: the worse of whole waves / splits and whole waves x whole tiles "
+        f"({spec.number('tiles'):.0f} tiles a request assumed)",
+        evidence="; ".join(notes),
+        confidence="medium",
+        families=spec.families,
+    )
