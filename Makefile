@@ -1,0 +1,68 @@
+# Two commands set everything up: `make demo` and `make test`. Each makes the virtual environment as needed,
+# pinned by the lock files in requirements/.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SWEEP := examples/h200-vllm-dsv4
+REPORT := report
+
+.DELETE_ON_ERROR:
+.PHONY: demo test test-core lint types floors corpus docs lock clean
+
+demo: $(VENV)/.core
+	@$(BIN)/wavewise analyze --label context=4k $(SWEEP)/context4k --label context=12k $(SWEEP)/context12k
+	@$(BIN)/wavewise analyze --label context=4k $(SWEEP)/context4k --label context=12k $(SWEEP)/context12k --out $(REPORT) --force > /dev/null
+	@echo
+	@echo "The report, for a browser; beside it PROFILE_FINDINGS.md, findings.json and the charts:"
+	@echo "$(CURDIR)/$(REPORT)/report.html"
+
+test: $(VENV)/.test $(VENV)/.kernels
+	$(BIN)/pytest
+
+test-core: $(VENV)/.test
+	$(BIN)/pytest -m "not kernels"
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test $(VENV)/.kernels
+	$(BIN)/pyright
+
+floors: $(VENV)/.test
+	$(BIN)/lint-imports
+
+# The case corpus lies outside the repository; WAVEWISE_CORPUS names the folder that holds it.
+corpus: $(VENV)/.core
+	$(BIN)/python "$(WAVEWISE_CORPUS)/corpus/check_case.py" "$(CURDIR)/$(BIN)/wavewise analyze {input} --json {out}" "$(WAVEWISE_CORPUS)/corpus/dev" -j 2
+
+docs: $(VENV)/.test
+	$(BIN)/mkdocs build --strict --quiet --site-dir site
+
+# Rewrites the lock files from the bounds in pyproject.toml and requirements/*.in.
+lock: $(VENV)/.core
+	$(PIP) install pip-tools
+	$(BIN)/python -m piptools compile -q --upgrade --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-annotate --no-header -o requirements/core.lock requirements/core.in pyproject.toml
+	$(BIN)/python -m piptools compile -q --upgrade --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-annotate --no-header -o requirements/test.lock requirements/test.in
+
+clean:
+	rm -rf $(VENV) $(REPORT) site
+
+$(VENV)/bin/python:
+	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'wavewise needs Python 3.11 or newer: make PYTHON=/path/to/python3.11')"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: requirements/core.lock pyproject.toml | $(VENV)/bin/python
+	$(PIP) install -r requirements/core.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.test: requirements/test.lock $(VENV)/.core
+	$(PIP) install -r requirements/test.lock
+	@touch $@
+
+$(VENV)/.kernels: requirements/kernels.lock $(VENV)/.core
+	$(PIP) install -r requirements/kernels.lock
+	@touch $@
