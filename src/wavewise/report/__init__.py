@@ -32,3 +32,17 @@ def render_json(findings: Findings) -> bytes:
     from wavewise.report.json import render_json as render
 
     return render(findings)
+
+
+def render_charts(findings: Findings) -> dict[str, str]:
+    """Chart name to SVG text, for every chart that has something to show."""
+    from wavewise.report.charts import pictures, svg
+
+    return {name: svg(picture) for name, picture in pictures(findings).items()}
+
+
+def render_html(findings: Findings) -> str:
+    """One self-contained HTML page that needs no network."""
+    from wavewise.report.html import render_html as render
+
+    return render(findings)

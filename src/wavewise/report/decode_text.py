@@ -46,8 +46,9 @@ def _speculation(views: tuple[PointView, ...]) -> list[str]:
     if not several:
         return []
     return [
-        f"Speculative decoding: a step verifies more than one token per request ({'; '.join(several)}). How many "
-        "are accepted is not in the trace, so throughput counts one token per request and step, a lower bound."
+        f"Speculative decoding: a step verifies more than one token per request ({'; '.join(several)}). "
+        "How many are accepted is not in the trace, so throughput counts one token per request and step, "
+        "a lower bound."
     ]
 
 

@@ -1,0 +1,159 @@
+"""Step time and GPU span against batch size: medians, fitted model, interval, and what is extrapolated."""
+
+import altair as alt
+
+from wavewise.findings import Findings, Prediction, Scaling
+from wavewise.report.charts.chart import Picture, Series, color, hidden_parameter, hideable
+from wavewise.report.points import PointView, context_words, main_point, points
+from wavewise.report.words import ms
+
+STEP, SPAN = "step time", "GPU span (if the host were free)"
+COLORS = ("#d5691c", "#3d7fd9", "#b052c0", "#2b9a63", "#d9485f", "#1496a8")
+
+
+def step_time(findings: Findings) -> Picture | None:
+    """Points, and the model's curve with its interval where there is a fit; None below two batch sizes."""
+    views = tuple(view for view in points(findings) if view.figures.batch_size is not None)
+    main = main_point(views)
+    if main is None or len({view.figures.batch_size for view in views}) < 2:
+        return None
+    contexts = list(dict.fromkeys(_context(view) for view in views))
+    measured = _measured(views, contexts)
+    curve = _curve(findings.scaling) if findings.scaling else []
+    labels = list(dict.fromkeys(str(value["series"]) for value in measured))
+    series = tuple(Series(label, COLORS[index % len(COLORS)]) for index, label in enumerate(labels))
+    largest = max(view.figures.batch_size or 0 for view in views)
+    end = max([largest, *(int(str(value["batch"])) for value in curve)])
+    layers = [*_extrapolation(largest, end), *_model(curve, series), *_points(measured, series)]
+    scaling = findings.scaling
+    growth = ""
+    if scaling is not None and scaling.step.slope_ms_per_request is not None:
+        growth = f" The step's line grows by {ms(scaling.step.slope_ms_per_request)} per request."
+    return Picture(
+        name="step-time",
+        title="Step time against batch size",
+        alt=(
+            f"Medians at {len(views)} operating points; at {main.label} the step takes "
+            f"{ms(main.figures.step_ms.median)}, of which the GPU works in a span of "
+            f"{ms(main.figures.gpu_span_ms.median)}.{growth}"
+        ),
+        chart=alt.layer(*layers).properties(height=300).add_params(hidden_parameter()),
+        series=series,
+        caption=_caption(findings, bool(curve), end > largest),
+    )
+
+
+def _context(view: PointView) -> str:
+    return context_words(view.figures) or ""
+
+
+def _measured(views: tuple[PointView, ...], contexts: list[str]) -> list[dict[str, object]]:
+    values: list[dict[str, object]] = []
+    for view in views:
+        suffix = f", {_context(view) or 'unknown context'}" if len(contexts) > 1 else ""
+        # The fit is of one context; its curves carry the plain names.
+        for name, summary in ((STEP, view.figures.step_ms), (SPAN, view.figures.gpu_span_ms)):
+            values.append(
+                {
+                    "batch": view.figures.batch_size,
+                    "series": f"{name}{suffix}",
+                    "ms": summary.median,
+                    "low": summary.p10,
+                    "high": summary.p90,
+                    "basis": view.basis,
+                }
+            )
+    return values
+
+
+def _curve(scaling: Scaling) -> list[dict[str, object]]:
+    """The model's curve as rows, for the step and for the span."""
+    rows: list[dict[str, object]] = []
+    for prediction in scaling.predictions:
+        low, high = prediction.step_ms_95 or (None, None)
+        rows += [
+            _curve_row(prediction, STEP, prediction.step_ms, low, high),
+            _curve_row(prediction, SPAN, prediction.if_host_free_step_ms, None, None),
+        ]
+    return [row for row in rows if row["ms"] is not None]
+
+
+def _curve_row(
+    prediction: Prediction, name: str, value: float | None, low: float | None, high: float | None
+) -> dict[str, object]:
+    return {
+        "batch": prediction.batch_size,
+        "series": name,
+        "ms": value,
+        "low": low,
+        "high": high,
+        "basis": prediction.basis,
+    }
+
+
+def _extrapolation(largest: int, end: int) -> list[alt.Chart]:
+    if end <= largest:
+        return []
+    return [
+        alt.Chart(alt.Data(values=[{"from": largest, "to": end}]))
+        .mark_rect(color="currentColor", opacity=0.07)
+        .encode(x=alt.X("from:Q"), x2="to:Q")
+    ]
+
+
+def _model(curve: list[dict[str, object]], series: tuple[Series, ...]) -> list[alt.Chart]:
+    if not curve:
+        return []
+    base = hideable(alt.Chart(alt.Data(values=curve)), "series")
+    band = (
+        base.transform_filter("isValid(datum.low)")
+        .mark_area(opacity=0.18)
+        .encode(x="batch:Q", y="low:Q", y2="high:Q", color=color("series", series))
+    )
+    line = base.mark_line(strokeWidth=2).encode(
+        x="batch:Q",
+        y="ms:Q",
+        color=color("series", series),
+        tooltip=[
+            alt.Tooltip("series:N", title="model of"),
+            alt.Tooltip("batch:Q", title="batch size"),
+            alt.Tooltip("ms:Q", title="predicted, ms", format=",.3f"),
+            alt.Tooltip("basis:N"),
+        ],
+    )
+    return [band, line]
+
+
+def _points(measured: list[dict[str, object]], series: tuple[Series, ...]) -> list[alt.Chart]:
+    base = hideable(alt.Chart(alt.Data(values=measured)), "series")
+    x = alt.X("batch:Q", title="batch size (decoding requests)", scale=alt.Scale(zero=True, nice=False))
+    spread = base.mark_rule(strokeWidth=2).encode(
+        x=x, y=alt.Y("low:Q", title="ms"), y2="high:Q", color=color("series", series)
+    )
+    dots = base.mark_point(filled=True, size=70, opacity=1).encode(
+        x=x,
+        y=alt.Y("ms:Q", title="ms"),
+        color=color("series", series),
+        tooltip=[
+            alt.Tooltip("series:N", title="measured"),
+            alt.Tooltip("batch:Q", title="batch size"),
+            alt.Tooltip("ms:Q", title="median, ms", format=",.3f"),
+            alt.Tooltip("low:Q", title="p10, ms", format=",.3f"),
+            alt.Tooltip("high:Q", title="p90, ms", format=",.3f"),
+            alt.Tooltip("basis:N"),
+        ],
+    )
+    return [spread, dots]
+
+
+def _caption(findings: Findings, curve: bool, beyond: bool) -> str:
+    parts = ["Points are medians over clean steps, bars run from p10 to p90."]
+    scaling = findings.scaling
+    if curve and scaling is not None:
+        model = (scaling.step.model or "fitted").replace("_", " ")
+        parts.append(f"Lines are the model ({model}), the band is its 95 % interval.")
+    elif findings.scaling_reason:
+        parts.append(f"No model: {findings.scaling_reason.rstrip('.')}.")
+    if beyond:
+        parts.append("Shaded: extrapolated.")
+    return " ".join(parts)
