@@ -1,0 +1,122 @@
+"""The run folder: one writer at a time, every state on disk before the next step begins."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from wavewise.errors import InputError, UsageError
+from wavewise.record.model import SCHEMA, Run
+
+RUN_FILE = "run.json"
+TELEMETRY_FILE = "telemetry.csv"
+_LOCK_FILE = ".recording"
+_FREE_BYTES_NEEDED = 256 * 1024 * 1024  # a trace of a dozen steps with stacks takes tens of megabytes
+
+
+def read_run(folder: Path) -> Run | None:
+    """The recording in a folder.
+
+    Args:
+        folder: a run folder (or any other).
+
+    Returns:
+        The typed `run.json`, None where the folder has none.
+
+    Raises:
+        InputError: `run.json` is there, but is not one of ours.
+    """
+    path = folder / RUN_FILE
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    try:
+        run = msgspec.json.decode(data, type=Run)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a recording of wavewise ({error}); move it away") from error
+    if run.schema != SCHEMA:
+        raise InputError(
+            f"{path}: has schema {run.schema!r}, this wavewise reads {SCHEMA!r}; upgrade wavewise"
+        )
+    return run
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Replace `run.json` in one step, so that a reader or a crash never meets half of it.
+
+    Raises:
+        InputError: the disk is full or the folder cannot be written.
+    """
+    path = folder / RUN_FILE
+    temporary = path.with_suffix(".json.tmp")
+    try:
+        with temporary.open("wb") as out:
+            out.write(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror}); free space or choose another --out"
+        ) from error
+
+
+def open_folder(folder: Path) -> None:
+    """Make the folder and check that it can take a recording.
+
+    Raises:
+        InputError: it cannot be made or written, or the disk has no room.
+        UsageError: it is there, has files, and none of them is a recording.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".probe"
+        probe.write_bytes(b"")
+        probe.unlink()
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot hold a recording ({error.strerror}); choose another --out"
+        ) from error
+    if free < _FREE_BYTES_NEEDED:
+        raise InputError(
+            f"{folder}: only {free >> 20} MiB free on this disk, traces need "
+            f"{_FREE_BYTES_NEEDED >> 20}; free space or choose another --out"
+        )
+    if not (folder / RUN_FILE).exists() and any(not name.name.startswith(".") for name in folder.iterdir()):
+        raise UsageError(f"{folder}: has files but no {RUN_FILE}; choose an empty folder for --out")
+
+
+@contextmanager
+def recording_lock(folder: Path) -> Iterator[None]:
+    """Hold the folder against a second recorder; the kernel lets go when this process ends, however it ends.
+
+    Raises:
+        UsageError: another recorder holds it.
+    """
+    with (folder / _LOCK_FILE).open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(
+                f"{folder}: another wavewise record is writing here; wait for it or choose another --out"
+            ) from error
+        try:
+            yield
+        finally:
+            _tidy(folder)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what is of no use behind a recording: the lock, empty folders."""
+    (folder / _LOCK_FILE).unlink(missing_ok=True)
+    for each in (*folder.glob(".*/"), folder):
+        with suppress(OSError):  # not empty
+            each.rmdir()

@@ -1,0 +1,67 @@
+"""Ends a profiler window that its recorder can no longer end.
+
+A recorder that is killed outright cannot tidy up: the server would profile on. So before it opens a window it
+starts this process, which does nothing but wait for the recorder's pipe to close. Told "close" first, it
+leaves; else it asks the server to stop its profiler. The address comes in as arguments, the API key only
+through the environment.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from wavewise.record.client import Client, Target, parse_target
+
+_KEY = "WAVEWISE_GUARD_KEY"
+_CLOSED = b"closed\n"
+
+
+class Guard:
+    """Watches over one profiler window; leave with `closed()` when it was ended properly."""
+
+    def __init__(self, target: Target, engine: str, ca_file: Path | None = None) -> None:
+        environment = {name: value for name, value in os.environ.items() if name != _KEY}
+        if target.key:
+            environment[_KEY] = target.key
+        # A session of its own: a signal for the recorder's group must not end the one who tidies up.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "wavewise.record.guard", target.url, engine, str(ca_file or "")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def closed(self) -> None:
+        """The window is closed: the guard may leave."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(_CLOSED)
+            self._process.stdin.close()
+        except OSError:
+            pass  # it has left already
+        self._process.wait()
+
+
+async def _stop_profiler(url: str, engine: str, ca_file: str) -> None:
+    from wavewise.record.engines import connect
+
+    client = Client(parse_target(url, os.environ.get(_KEY), Path(ca_file) if ca_file else None))
+    try:
+        await (await connect(client, engine)).stop_profiler()
+    finally:
+        await client.close()
+
+
+def main() -> None:
+    """Wait for the recorder's word or its end."""
+    url, engine, ca_file = sys.argv[1:4]
+    if sys.stdin.buffer.read() != _CLOSED:
+        asyncio.run(_stop_profiler(url, engine, ca_file))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Trace files: find the ones a window wrote, wait until they are whole, look inside, take them over."""
+
+import re
+import shutil
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from isal import igzip
+
+from wavewise.record.model import StepCount, TraceFile
+
+_SUFFIXES = (".json", ".json.gz")
+_CHUNK = 1 << 20
+_OVERLAP = 512  # longer than any marker or key that is looked for
+_SETTLE_S = 1.0
+
+_ANNOTATION = re.compile(rb'"cat":\s*"user_annotation",\s*"name":\s*"([^"\\]{1,256})"')
+_KERNEL = re.compile(rb'"cat":\s*"kernel"')
+_BASE_TIME = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
+# vLLM: execute_context_A(T)_generation_B(N), long form execute_N_context_A(sq..)_generation_B(sq..).
+_VLLM_STEP = re.compile(rb"execute_(?:\d+_)?context_(\d+)\([^)]*\)_generation_(\d+)\(")
+# SGLang: step[DECODE bs=32 ...], step[EXTEND bs=15 toks=15360], step[MIXED ...], step[IDLE ...].
+_SGLANG_STEP = re.compile(rb"step\[(\w+)(?: bs=(\d+))?")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The trace files of a folder at one moment: path to (size, modification time in ns)."""
+
+    files: dict[Path, tuple[int, int]]
+
+
+def look(folder: Path) -> Seen:
+    """Which trace files a folder (and its direct subfolders) holds now."""
+    files: dict[Path, tuple[int, int]] = {}
+    for pattern in ("*", "*/*"):
+        for path in folder.glob(pattern):
+            try:
+                stat = path.stat()
+            except OSError:
+                continue
+            if path.name.endswith(_SUFFIXES) and path.is_file():
+                files[path] = (stat.st_size, stat.st_mtime_ns)
+    return Seen(files)
+
+
+def new_since(before: Seen, now: Seen) -> dict[Path, tuple[int, int]]:
+    """Files that came or changed."""
+    return {path: state for path, state in now.files.items() if before.files.get(path) != state}
+
+
+class Wait:
+    """Follows a folder until the window's traces are whole; asked again and again by the recorder's loop.
+
+    Whole means: a whole gzip stream, a whole JSON document, and no file of the window changed for a second.
+    """
+
+    def __init__(self, folder: Path, before: Seen, ranks: int | None) -> None:
+        self._folder, self._before, self._ranks = folder, before, ranks
+        self._state: dict[Path, tuple[int, int]] = {}
+        self._changed = time.monotonic()
+        self._judged: dict[tuple[Path, tuple[int, int]], bool] = {}
+
+    def ready(self) -> list[Path] | None:
+        """The window's files once all are whole, None before."""
+        state = new_since(self._before, look(self._folder))
+        if state != self._state:
+            self._state, self._changed = state, time.monotonic()
+            return None
+        if not state or time.monotonic() - self._changed < _SETTLE_S:
+            return None
+        for file, stamp in state.items():
+            if (file, stamp) not in self._judged:
+                self._judged[file, stamp] = is_whole(file)
+        whole = [file for file, stamp in state.items() if self._judged[file, stamp]]
+        # Each rank writes a file, a front end may write one more.
+        return sorted(whole) if len(whole) == len(state) and len(whole) >= (self._ranks or 1) else None
+
+    @property
+    def found(self) -> list[Path]:
+        """The window's files as they are now, whole or not."""
+        return sorted(new_since(self._before, look(self._folder)))
+
+
+def is_whole(file: Path) -> bool:
+    """Whether a file ends as a trace does: the gzip stream with its trailer, the document with its brace."""
+    tail = b""
+    try:
+        for chunk in _chunks(file):
+            tail = (tail + chunk)[-64:]
+    except (OSError, EOFError, zlib.error):
+        return False
+    return tail.rstrip().endswith((b"}", b"]"))
+
+
+def inspect(file: Path, name: str) -> TraceFile:
+    """Read a trace file once for what a recording must know of it.
+
+    Args:
+        file: the trace, whole or not.
+        name: its name in the run folder.
+
+    Returns:
+        Its size, whether it is whole and has GPU kernels, and the engine steps that its markers name. Markers
+        are the host's annotations; the device's copies of them are not counted again.
+    """
+    vllm: Counter[tuple[str, int | None]] = Counter()
+    sglang: Counter[tuple[str, int | None]] = Counter()
+    gpu, base, reason, last = False, None, None, b""
+    try:
+        for window, start in _windows(file):
+            gpu = gpu or _KERNEL.search(window) is not None
+            for match in _ANNOTATION.finditer(window):
+                if match.end() > start:  # not already seen at the end of the window before
+                    _count(match.group(1), vllm, sglang)
+            if base is None and (found := _BASE_TIME.search(window)):
+                base = int(found.group(1))
+            last = window[-64:]
+        complete = last.rstrip().endswith((b"}", b"]"))
+        reason = None if complete else "the file ends in the middle of its JSON document"
+    except (OSError, EOFError, zlib.error) as error:
+        complete, reason = False, f"the file ends early ({error})"
+    steps = sglang or vllm  # SGLang nests markers of both forms
+    counted = sorted(steps.items(), key=lambda item: (-item[1], str(item[0])))
+    return TraceFile(
+        file=name,
+        source=str(file),
+        bytes=file.stat().st_size,
+        complete=complete,
+        gpu=gpu,
+        steps=tuple(StepCount(kind=kind, batch_size=size, steps=count) for (kind, size), count in counted),
+        base_time_ns=base,
+        reason=reason,
+    )
+
+
+def take(file: Path, destination: Path, move: bool) -> None:
+    """Copy (or move) a trace into the run folder under a temporary name first; a plain file is compressed."""
+    temporary = destination.with_name(f".{destination.name}.part")
+    if file.name.endswith(".gz"):
+        shutil.copyfile(file, temporary)
+    else:
+        with file.open("rb") as source, igzip.open(temporary, "wb") as out:
+            shutil.copyfileobj(source, cast(IO[bytes], out), _CHUNK)
+    temporary.replace(destination)
+    if move:
+        file.unlink(missing_ok=True)
+
+
+def _count(
+    name: bytes, vllm: Counter[tuple[str, int | None]], sglang: Counter[tuple[str, int | None]]
+) -> None:
+    if match := _VLLM_STEP.match(name):
+        context, generation = int(match.group(1)), int(match.group(2))
+        kind = (
+            "idle"
+            if context + generation == 0
+            else "mixed"
+            if context and generation
+            else "prefill"
+            if context
+            else "decode"
+        )
+        vllm[kind, generation or context] += 1
+    elif match := _SGLANG_STEP.match(name):
+        sglang[match.group(1).decode().lower(), int(match.group(2)) if match.group(2) else None] += 1
+
+
+def _chunks(file: Path) -> Iterator[bytes]:
+    opener = igzip.open if file.name.endswith(".gz") else open
+    with cast(IO[bytes], opener(file, "rb")) as source:
+        while chunk := source.read(_CHUNK):
+            yield chunk
+
+
+def _windows(file: Path) -> Iterator[tuple[bytes, int]]:
+    """Chunks with the end of the one before in front, and where the new bytes start."""
+    tail = b""
+    for chunk in _chunks(file):
+        yield tail + chunk, len(tail)
+        tail = (tail + chunk)[-_OVERLAP:]
