@@ -37,11 +37,11 @@ def _padding(views: tuple[PointView, ...]) -> list[str]:
 
 def _speculation(views: tuple[PointView, ...]) -> list[str]:
     several = [
-        f"{amount(view.figures.tokens_per_step / view.figures.batch_size)} per request at {view.label}"
+        f"{amount(view.figures.verified_tokens_per_step / view.figures.batch_size)} per request at {view.label}"
         for view in views
-        if view.figures.tokens_per_step
+        if view.figures.verified_tokens_per_step
         and view.figures.batch_size
-        and view.figures.tokens_per_step > view.figures.batch_size
+        and view.figures.verified_tokens_per_step > view.figures.batch_size
     ]
     if not several:
         return []

@@ -1,6 +1,5 @@
 """The terminal report: readable at 100 columns, and in a pipe without colour."""
 
-import re
 import textwrap
 
 from rich.box import Box
@@ -11,7 +10,7 @@ from rich.text import Text
 from wavewise.findings import Findings
 from wavewise.report.compose import compose
 from wavewise.report.section import Cell, Section, Table, plain, spans
-from wavewise.report.words import middle
+from wavewise.report.words import bound, middle
 
 PIPE_WIDTH = 100
 """Columns in a pipe or file, where no terminal says how wide it is."""
@@ -29,7 +28,6 @@ _RULED = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 # rich breaks lines at any whitespace; a private-use character keeps a number and its unit together until
 # the text is laid out.
 _GLUE = "\ue000"
-_NUMBER_UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|us|ns|s|B|SMs|GB|MiB|GiB)\b|%)|(?<=<) (?=\d)|(?<=<=) (?=\d)")
 
 
 def render_terminal(findings: Findings, console: Console) -> None:
@@ -150,7 +148,7 @@ def _sentence(text: str, style: str = "") -> Text:
         if is_name:
             line.append(piece, style="cyan")
         else:
-            line.append(_NUMBER_UNIT.sub(_GLUE, piece))
+            line.append(bound(piece, _GLUE))
     return line
 
 

@@ -141,6 +141,16 @@ def _outside_brackets(text: str) -> str:
     return "".join(kept)
 
 
+_NUMBER_UNIT = re.compile(
+    r"(?<=\d) (?=(?:%|(?:ms|us|ns|s|B|SMs|KiB|MiB|GiB|tokens/s)\b))|(?<=<) (?=\d)|(?<=<=) (?=\d)"
+)
+
+
+def bound(text: str, glue: str) -> str:
+    """`text` with `glue` for the space between a number and its unit, so that no line breaks there."""
+    return _NUMBER_UNIT.sub(glue, text)
+
+
 def middle(text: str, width: int) -> str:
     """`text` cut in the middle to `width` characters: both ends of a name tell kernels apart."""
     if len(text) <= width:

@@ -107,8 +107,20 @@ def spec(picture: Picture, width: int | None) -> dict[str, Any]:
     value["description"] = picture.alt
     value["background"] = "transparent"
     if width is None:
-        value["config"]["legend"]["disable"] = True
+        _drop_legends(value)
     return value
+
+
+def _drop_legends(value: Any) -> None:
+    """Take the legend off every encoding, in place."""
+    if isinstance(value, dict):
+        for channel in ("color", "shape"):
+            if channel in value.get("encoding", {}):
+                value["encoding"][channel]["legend"] = None
+        _drop_legends(value.get("layer"))
+    elif isinstance(value, list):
+        for each in value:
+            _drop_legends(each)
 
 
 def _config() -> dict[str, Any]:

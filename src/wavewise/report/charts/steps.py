@@ -45,7 +45,7 @@ def steps(findings: Findings) -> Picture | None:
                         : len(series)
                     ],
                 ),
-                legend=None,
+                legend=alt.Legend(title=None, orient="bottom"),
             ),
             tooltip=[
                 alt.Tooltip("index:Q", title="step"),
