@@ -44,7 +44,7 @@ def median_variance(samples: Floats) -> Floats:
     """
     n = samples.shape[0]
     if n == 1:
-        return np.full(samples.shape[1], np.nan)
+        return np.asarray([np.nan] * samples.shape[1], dtype=np.float64)
     if n <= len(_NORMAL_MEDIAN_VARIANCE):
         return np.asarray(samples.var(axis=0, ddof=1) * _NORMAL_MEDIAN_VARIANCE[n - 1], dtype=np.float64)
     c, quantile = _price_bonett(n)
