@@ -183,7 +183,9 @@ class _Export:
         return frame.select(*_common(pl.format("Memcpy {}", direction), "memcpy"))
 
     def _whole_graphs(self) -> pl.DataFrame:
-        columns: dict[str, Any] = dict.fromkeys(("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphId"), pl.Int64)
+        columns: dict[str, Any] = dict.fromkeys(
+            ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphId"), pl.Int64
+        )
         frame = self._select(self._newest("CUPTI_ACTIVITY_KIND_GRAPH_TRACE"), columns)
         return frame.select(
             pl.col("deviceId").cast(pl.Int32, strict=False).alias("device"),
@@ -196,7 +198,9 @@ class _Export:
         )
 
     def _launches(self) -> pl.DataFrame:
-        columns: dict[str, Any] = dict.fromkeys(("start", "end", "globalTid", "correlationId", "nameId"), pl.Int64)
+        columns: dict[str, Any] = dict.fromkeys(
+            ("start", "end", "globalTid", "correlationId", "nameId"), pl.Int64
+        )
         frame = self._select(self._newest("CUPTI_ACTIVITY_KIND_RUNTIME"), columns)
         frame = frame.join(self._strings, left_on="nameId", right_on="id", how="left", maintain_order="left")
         name = pl.col("value").fill_null("(unnamed call)").str.replace(_API_SUFFIX, "")

@@ -49,7 +49,10 @@ class Text(ABC):
     Attributes:
         packed_size: bytes of the file.
         notes: what was wrong with the packing.
+        reopens: whether another process can open the file by its name.
     """
+
+    reopens = True
 
     def __init__(self, file: BinaryIO, packed_size: int) -> None:
         self._file = file

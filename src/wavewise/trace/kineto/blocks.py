@@ -16,7 +16,7 @@ BLOCK_BYTES = 1 << 20
 """Fits the L2 cache of one core together with its index of lines; larger blocks were measured slower."""
 
 _OVERLAP = 1 << 16
-_KINETO_START = re.compile(rb'\s*\[?\s*\n  \{\n    "ph": ')
+_KINETO_START = re.compile(rb'[ \t\r]*\n(?=  \{\n    "ph": )')
 _KINETO_BOUNDARY = b"\n  },\n"
 _ANY_BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|dur|args|id|s|bp)"\s*:)')
 _LINE_BOUNDARY = re.compile(rb"\}[ \t\r]*\n\s*(?=\{)")
@@ -45,9 +45,10 @@ class Layout:
         return (match.start() + 1, match.end()) if match else None
 
 
-def is_kineto_layout(after_bracket: bytes) -> bool:
-    """Whether the text behind the opening bracket is laid out as Kineto's writer does."""
-    return _KINETO_START.match(after_bracket) is not None
+def layout_of(first: int, text: bytes) -> Layout:
+    """The layout of the list of events whose text, from `first` on, begins with `text`."""
+    kineto = _KINETO_START.match(text)
+    return Layout(first + kineto.end(), kineto=True) if kineto else Layout(first)
 
 
 @dataclass(frozen=True, slots=True)

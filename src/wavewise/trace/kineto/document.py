@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from wavewise.errors import InputError, NothingToAnalyzeError
-from wavewise.trace.kineto.blocks import BLOCK_BYTES, Cutter, Layout, is_kineto_layout
+from wavewise.trace.kineto.blocks import Layout, layout_of
 from wavewise.trace.kineto.columns import Frames
 from wavewise.trace.kineto.events import Rows, Tables
 from wavewise.trace.kineto.header import (
@@ -16,8 +16,9 @@ from wavewise.trace.kineto.header import (
     rank_of,
     read_header,
 )
-from wavewise.trace.kineto.ladder import BlockResult, read_block
+from wavewise.trace.kineto.ladder import BlockResult
 from wavewise.trace.kineto.salvage import EVENT_START, Joint, Salvager
+from wavewise.trace.kineto.workers import read_blocks
 from wavewise.trace.model import Trace
 from wavewise.trace.notes import Notes
 from wavewise.trace.progress import Progress
@@ -47,26 +48,13 @@ def read_kineto(path: str, limits: Limits, progress: Progress | None = None) -> 
     text = open_text(path, limits)
     try:
         head, layout = _head(text, path, limits)
-        results = list(_blocks(text, layout, limits, tables, progress))
+        results = read_blocks(path, text, layout, limits, tables, progress)
         packing = text.notes
     finally:
         text.close()
     documents = list(_assemble(path, head, layout, results, limits, tables))
     documents[0].notes.update(packing)
     return _traces(path, documents, tables)
-
-
-def _blocks(
-    text: Text, layout: Layout, limits: Limits, tables: Tables, progress: Progress | None
-) -> Iterator[BlockResult]:
-    cutter = Cutter(text, layout, limits)
-    index = 0
-    while (block := cutter.block(index)) is not None:
-        if block.text:
-            yield read_block(block, layout, tables)
-        index += 1
-        if progress:
-            progress("reading", text.share(layout.first + index * BLOCK_BYTES))
 
 
 def _head(text: Text, path: str, limits: Limits) -> tuple[Document, Layout]:
@@ -87,7 +75,7 @@ def _head(text: Text, path: str, limits: Limits) -> tuple[Document, Layout]:
         first = start + 1
         if EVENT_START.search(held, first) is None and not held[first:].strip().startswith((b"{}", b"]")):
             raise InputError(f"{path}: not a trace (a list, but not of trace events)")
-        return document, Layout(first, kineto=is_kineto_layout(held[start : start + 64]))
+        return document, layout_of(first, held[first : first + 64])
     if held[start : start + 1] != b"{":
         raise InputError(f"{path}: not a trace (neither trace JSON nor an Nsight Systems SQLite export)")
     while (found := EVENT_LIST.search(held, start)) is None:
@@ -96,8 +84,8 @@ def _head(text: Text, path: str, limits: Limits) -> tuple[Document, Layout]:
             raise InputError(f"{path}: not a trace (JSON without traceEvents)")
         held = longer
     document.header = read_header(held[start : found.end()] + b"]}", document.notes)
-    after = held[found.end() : found.end() + 64]
-    return document, Layout(found.end(), kineto=is_kineto_layout(after))
+    first = found.end()
+    return document, layout_of(first, held[first : first + 64] or text.at(first, 64))
 
 
 def _assemble(
@@ -111,7 +99,7 @@ def _assemble(
         pieces: list[Rows | Joint] = []
         if result.rows is not None:
             pieces = [result.rows] if result.tail is None else [result.rows, Joint(tail=result.tail)]
-        else:
+        elif result.start < result.end:
             again = again or open_text(path, limits)
             salvager = salvager or Salvager(tables, limits.event_bytes)
             pieces = list(salvager.feed(again.at(result.start, result.end - result.start)))

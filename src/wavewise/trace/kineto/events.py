@@ -93,11 +93,27 @@ class Interner(Generic[T]):
 
 
 class Tables:
-    """The dictionaries that the columns of all blocks of one process point into."""
+    """The dictionaries that the columns of all blocks of one process point into.
+
+    Attributes:
+        keys, shapes: the values.
+        key_text, shape_text: their numbers by the text that says them, for the rung that compares text.
+    """
+
+    TEXTS = 1 << 16
+    """Texts remembered before they are forgotten: some arguments never repeat (the bandwidth of a copy)."""
 
     def __init__(self) -> None:
         self.keys: Interner[Key] = Interner()
         self.shapes: Interner[Shape] = Interner()
+        self.key_text: dict[bytes, int] = {}
+        self.shape_text: dict[bytes, int] = {}
+
+    def forget_texts(self) -> None:
+        """Keeps the memory of texts bounded."""
+        for texts in (self.key_text, self.shape_text):
+            if len(texts) > self.TEXTS:
+                texts.clear()
 
 
 class Rows:

@@ -1,15 +1,22 @@
 """The ladder: one block, read by the fastest rung that can."""
 
+from collections.abc import Callable, Iterator
+
 import msgspec
 
 from wavewise.trace.kineto.blocks import Block, Layout
 from wavewise.trace.kineto.events import Rows, Tables
 from wavewise.trace.kineto.repair import repair
+from wavewise.trace.kineto.scan import scan
 from wavewise.trace.kineto.typed import UNREADABLE, typed, typed_lines, typed_list
 from wavewise.trace.notes import Notes
 
 _TAIL_TRIES = 512
 """Brackets tried as the end of the list. The keys behind it hold some of their own (process groups, GPUs)."""
+
+
+Rung = Callable[[bytes, Tables], Rows | None]
+"""Reads the text of whole events, or returns None."""
 
 
 class BlockResult(msgspec.Struct, gc=False):
@@ -19,6 +26,8 @@ class BlockResult(msgspec.Struct, gc=False):
         index: the block's.
         start, end: its stretch of the text.
         rows: None where only salvage can help.
+        last: whether it is the last one.
+        rung: what read it.
         tail: the text behind the list of events, in the last block.
     """
 
@@ -28,28 +37,28 @@ class BlockResult(msgspec.Struct, gc=False):
     rows: Rows | None = None
     tail: bytes | None = None
     last: bool = False
-    rung: int = 0
+    rung: str = "salvage"
 
 
 def read_block(block: Block, layout: Layout, tables: Tables) -> BlockResult:
     """Climbs down the ladder until a rung holds; `rows` is None where none does."""
     result = BlockResult(block.index, block.start, block.start + len(block.text), last=block.last)
-    text = block.text
     if block.endless:
         return result
-    if block.last and not layout.lines:
-        split = split_tail(text)
-        if split is None:
-            return result
-        text, result.tail = split
     if layout.lines:
-        result.rows = typed_lines(text, tables)
+        rungs: tuple[Rung, ...] = (typed_lines,)
+    elif layout.kineto:
+        rungs = (scan, typed, repaired)
     else:
-        result.rows = typed(text, tables)
-        if result.rows is None:
-            result.rows = repaired(text, tables)
-    if result.rows is None:
-        result.tail = None
+        rungs = (typed, repaired)
+    # The last block holds the end of the list and what follows it; where it ends may be told in several ways.
+    readings = list(split_tail(block.text)) if block.last and not layout.lines else [(block.text, None)]
+    for rung in rungs:
+        for text, tail in readings:
+            rows = rung(text, tables)
+            if rows is not None:
+                result.rows, result.tail, result.rung = rows, tail, rung.__name__
+                return result
     return result
 
 
@@ -62,25 +71,26 @@ def repaired(text: bytes, tables: Tables) -> Rows | None:
     return rows
 
 
-def split_tail(text: bytes) -> tuple[bytes, bytes] | None:
-    """Parts the events from what follows their list: the other keys of the document and its closing brace.
+def split_tail(text: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The ways to part the events from what follows their list: other keys of the document, its closing brace.
 
-    The bracket looked for is the last one behind which a sound rest of an object follows (or, for a bare list,
-    nothing). Whether the events before it are sound is for the rungs to say.
+    Behind the bracket looked for, the sound rest of an object follows (or, for a bare list, nothing); before it,
+    an event or a comma. Other lists of the document can look the same; whether the events are sound, and with
+    that which reading is right, is for the rungs to say.
     """
     if text[-64:].rstrip()[-1:] not in (b"]", b"}"):
-        return None
+        return
     end = len(text)
     for _ in range(_TAIL_TRIES):
         end = text.rfind(b"]", 0, end)
         if end < 0:
-            return None
+            return
+        before = text[max(0, end - 64) : end].rstrip()
+        if before and before[-1:] not in b"},":
+            continue
         rest = text[end + 1 :].strip()
-        if not rest:
-            return text[:end], b""
-        if rest[:1] in b",}" and _decodes(b'{"":0' + rest):
-            return text[:end], rest
-    return None
+        if not rest or (rest[:1] in b",}" and _decodes(b'{"":0' + rest)):
+            yield text[:end].rstrip(), rest
 
 
 _decode = msgspec.json.Decoder().decode

@@ -1,0 +1,300 @@
+"""Rung 1: the line layout that Kineto's own writer gives an event, read with vector operations.
+
+    "  {"
+    "    "ph": "X", "cat": "kernel", "name": "...", "pid": 0, "tid": 7,"
+    "    "ts": 5121164781333.191, "dur": 0.735,"
+    "    "args": {"
+    "      "External id": 12349,"queued": 0, ..., "correlation": 693721, ..."
+    "    }"
+    "  },"
+
+Lines are found, not parsed: each event's frame is checked, the events worth keeping are picked by the eight bytes
+of their category, and their numbers are read from the digits, eight at a time. The text between the numbers (the
+first line, and the arguments without their two ids) repeats from event to event, so it is looked up whole in a
+dictionary and decoded as JSON only when it is new.
+
+Whatever does not look exactly so, in any respect, makes `scan` return None, and the block goes one rung down.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from wavewise.trace.kineto.events import (
+    CATEGORIES,
+    LAUNCH,
+    MARKER,
+    MISSING,
+    Indices,
+    Ints,
+    Key,
+    Rows,
+    Shape,
+    Tables,
+    decode_args,
+    shape_of,
+    thread_of,
+)
+from wavewise.trace.kineto.typed import UNREADABLE, decode_event
+from wavewise.trace.notes import Notes
+
+Words = npt.NDArray[np.uint64]
+Positions = npt.NDArray[np.intp]
+
+_LINES_WITH_ARGS, _LINES_WITHOUT = 5, 2  # between the braces of an event
+_PADDING = b" " * 32  # words are read past the end of the last line
+
+
+def _word(text: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(text[:8], "little"))
+
+
+_OPENS = _word(b"  {\n")
+_CLOSES = _word(b"  },\n")
+_FOUR_BYTES, _FIVE_BYTES = np.uint64(0xFFFF_FFFF), np.uint64(0xFF_FFFF_FFFF)
+_PH, _PH_X = _word(b'    "ph"'), _word(b': "X", "')
+_CAT, _TS, _DUR, _ARGS = _word(b'"cat": "'), _word(b'    "ts"'), _word(b', "dur":'), _word(b'    "arg')
+_CORRELATION, _EXTERNAL = _word(b'"correla'), _word(b'"Externa')
+_CAT_AT = 15  # of '"cat": ' within '    "ph": "X", "cat": '
+_KEPT = {
+    _word((name + '", "name').encode()): kind for name, kind in CATEGORIES.items() if isinstance(name, str)
+}
+_OPERATOR = _word(b"Operator")
+
+_ZEROS = _word(b"0" * 8)
+_HIGH_NIBBLES = np.uint64(0xF0F0_F0F0_F0F0_F0F0)
+_SIXES = np.uint64(0x0606_0606_0606_0606)
+
+
+class _Unexpected(Exception):
+    """The text is not laid out as this rung needs it."""
+
+
+def scan(text: bytes, tables: Tables) -> Rows | None:
+    """The rows of `text`, whole events in Kineto's layout; None where it is anything else."""
+    try:
+        return _Scan(text, tables).rows()
+    except _Unexpected:
+        return None
+
+
+class _Scan:
+    """One block under the scan. Positions are offsets in `text`; every array has one element per kept event."""
+
+    def __init__(self, text: bytes, tables: Tables) -> None:
+        self._size = len(text)
+        self._text = text + _PADDING
+        self._tables = tables
+        # One word at every byte offset: gathering from it reads eight bytes wherever they start.
+        self._words: Words = np.ndarray((len(self._text) - 7,), "<u8", self._text, 0, (1,))
+
+    def rows(self) -> Rows:
+        """The kept events."""
+        begins, lengths, line_starts, count = self._frames()
+        kind, kept = self._kinds(line_starts[begins + 1])
+        begins, lengths, kind = begins[kept], lengths[kept], kind[kept]
+        first_line, time_line = line_starts[begins + 1], line_starts[begins + 2]
+        start, duration, has_args = self._times(time_line, line_starts[begins + 3] - 1)
+        _require((lengths == np.where(has_args, _LINES_WITH_ARGS, _LINES_WITHOUT)).all())
+        last = len(line_starts) - 1
+        arg_line, arg_end = (
+            line_starts[np.minimum(begins + 4, last)],
+            line_starts[np.minimum(begins + 5, last)] - 1,
+        )
+        _require((self._words[line_starts[begins[has_args] + 3]] == _ARGS).all())
+        correlation = np.full(len(kept), MISSING, np.int64)
+        shape = np.full(len(kept), -1, np.int32)
+        gpu = kind < LAUNCH
+        _require(has_args[gpu].all())
+        called = np.flatnonzero(has_args & (kind != MARKER))
+        found, digits_end = self._correlations(called, arg_line, arg_end, correlation)
+        shape[gpu] = self._shapes(np.flatnonzero(gpu), arg_line, arg_end, found, digits_end)
+        key = self._keys(first_line, time_line - 1)
+        return Rows(key, shape, start, duration, correlation, count, Notes())
+
+    def _frames(self) -> tuple[Positions, Positions, Positions, int]:
+        """Per event the number of its opening line and of the lines in it; where each line starts; the count."""
+        newline = np.flatnonzero(np.frombuffer(self._text, np.uint8, self._size) == 10)
+        _require(len(newline) >= 4)
+        line_starts = np.empty(len(newline) + 2, np.intp)
+        line_starts[0] = 0
+        np.add(newline, 1, out=line_starts[1:-1])
+        line_starts[-1] = self._size + 1  # the last line has no line end
+        opens = np.flatnonzero(np.diff(line_starts) == 4)  # "  {" and its line end, or the last line's "  }"
+        if line_starts[-2] == self._size - 3 and len(opens):
+            opens = opens[:-1]
+        words = self._words
+        _require(len(opens) > 0 and opens[0] == 0)
+        _require((words[line_starts[opens]] & _FOUR_BYTES == _OPENS).all())
+        # Each event closes on the line before the next one opens; the last one on the last line.
+        _require((words[line_starts[opens[1:] - 1]] & _FIVE_BYTES == _CLOSES).all())
+        _require(self._text[line_starts[-2] : self._size] == b"  }")
+        lengths = np.diff(opens, append=len(line_starts) - 1) - 2
+        _require(lengths.min() >= 2)
+        _require((words[line_starts[opens + 1]] == _PH).all())
+        return opens, lengths, line_starts, len(opens)
+
+    def _kinds(self, first_line: Positions) -> tuple[Indices, Positions]:
+        """The kind of every event, and which are kept."""
+        words = self._words
+        complete = words[first_line + 8] == _PH_X
+        category = np.where(complete, words[first_line + _CAT_AT + 8], np.uint64(0))
+        _require((words[first_line[complete] + _CAT_AT] == _CAT).all())
+        _require(not (category == _OPERATOR).any())
+        kind = np.full(len(first_line), -1, np.int32)
+        for word, number in _KEPT.items():
+            kind[category == word] = number
+        return kind, np.flatnonzero(kind >= 0)
+
+    def _times(self, line: Positions, end: Positions) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+        """Start and duration in nanoseconds from '    "ts": D.ddd, "dur": D.ddd', and whether a comma follows."""
+        words, text = self._words, np.frombuffer(self._text, np.uint8)
+        if not len(line):
+            return line.astype(np.int64), line.astype(np.int64), np.zeros(0, np.bool_)
+        _require((words[line] == _TS).all())
+        number = line + 10
+        dot = self._text.find(b".", int(number[0]), int(number[0]) + 20) - int(number[0])
+        _require(
+            1 <= dot <= 16 and (text[number + dot] == 46).all()
+        )  # time stamps of one file are of one width
+        start = _digits(words[number + dot - 8], min(dot, 8))
+        if dot > 8:
+            start = start + _digits(words[number + dot - 16], dot - 8) * 100_000_000
+        start = start * 1000 + _digits(words[number + dot - 4], 3)
+        after = number + dot + 4
+        _require((words[after] == _DUR).all())
+        has_args = text[end - 1] == 44
+        end = end - has_args
+        width = end - (after + 9)  # of D.ddd
+        _require((text[after + 8] == 32).all() and (text[end - 4] == 46).all())
+        _require(width.min() >= 5 and width.max() <= 12)
+        duration = _digits(words[end - 12], width - 4) * 1000 + _digits(words[end - 8], 3)
+        return start, duration, has_args
+
+    def _correlations(
+        self, rows: Positions, line: Positions, end: Positions, correlation: Ints
+    ) -> tuple[Positions, Positions]:
+        """Fills in `correlation` of `rows`; returns where the digits begin and end, per event (0 where absent).
+
+        The id stands at one of a few distances from the line's start (ids before it differ in length). Each
+        distance is learned from one line and tried on all that are left.
+        """
+        begin = np.zeros(len(line), np.intp)
+        while len(rows):
+            at, stop = int(line[rows[0]]), int(end[rows[0]])
+            found = self._text.find(b'"correlation": ', at, stop)
+            if found < 0:
+                rows = rows[1:]
+                continue
+            place = line[rows] + (found - at)
+            hit = (place < end[rows]) & (self._words[np.minimum(place, self._size)] == _CORRELATION)
+            _require(self._text[found - 1] in b" ,")  # else it stands inside a string
+            begin[rows[hit]] = place[hit] + 15
+            rows = rows[~hit]
+        have = np.flatnonzero(begin)
+        digits_end = np.zeros(len(line), np.intp)
+        correlation[have], digits_end[have] = self._integers(begin[have])
+        return begin, digits_end
+
+    def _integers(self, begin: Positions) -> tuple[Ints, Positions]:
+        """The whole numbers of up to 16 digits that begin at `begin`, and where they end."""
+        low, high = _not_digits(self._words[begin]), _not_digits(self._words[begin + 8])
+        _require(((low != 0) | (high != 0)).all())
+        width = np.where(low != 0, _first_byte(low), 8 + _first_byte(high))
+        _require(len(width) == 0 or width.min() > 0)
+        end = begin + width
+        value = _digits(self._words[end - 8], np.minimum(width, 8))
+        long = np.flatnonzero(width > 8)
+        if len(long):
+            value[long] += _digits(self._words[end[long] - 16], width[long] - 8) * 100_000_000
+        return value, end
+
+    def _keys(self, line: Positions, end: Positions) -> Indices:
+        """Kind, name, pid and tid, by the text of the first line."""
+        text, known = self._text, self._tables.key_text
+        keys: list[int] = []
+        for at, stop in zip((line + _CAT_AT).tolist(), end.tolist(), strict=True):
+            piece = text[at:stop]
+            key = known.get(piece)
+            if key is None:
+                key = known[piece] = self._tables.keys.of(_key(piece))
+            keys.append(key)
+        return np.array(keys, np.int32)
+
+    def _shapes(
+        self, rows: Positions, line: Positions, end: Positions, begin: Positions, digits_end: Positions
+    ) -> Indices:
+        """Launch shapes of GPU operations, by the text of their arguments without the ids."""
+        line, end, begin, digits_end = line[rows], end[rows], begin[rows], digits_end[rows]
+        external = self._words[line + 6] == _EXTERNAL
+        at = line.copy()
+        _, at[external] = self._integers(line[external] + 21)
+        absent = begin == 0
+        begin, digits_end = np.where(absent, end, begin), np.where(absent, end, digits_end)
+        text, known = self._text, self._tables.shape_text
+        shapes: list[int] = []
+        for a, b, c, d in zip(at.tolist(), begin.tolist(), digits_end.tolist(), end.tolist(), strict=True):
+            piece = text[a:b] + text[c:d]
+            shape = known.get(piece)
+            if shape is None:
+                shape = known[piece] = self._tables.shapes.of(_shape(text[a:b] + b"0" * (b < d) + text[c:d]))
+            shapes.append(shape)
+        return np.array(shapes, np.int32)
+
+
+def _key(piece: bytes) -> Key:
+    """The key that a first line tells, from its category on."""
+    try:
+        event = decode_event(b"{%b}" % piece.rstrip(b","))
+    except UNREADABLE as error:
+        raise _Unexpected from error
+    _require(isinstance(event.name, str) and not event.ts and not event.dur and not event.args)
+    return CATEGORIES[event.cat], event.name, *thread_of(event)
+
+
+def _shape(arguments: bytes) -> Shape:
+    """The launch shape that a line of arguments tells; device and stream must be among them."""
+    try:
+        args = decode_args(b"{%b}" % arguments.strip(b" ,"))
+    except UNREADABLE as error:
+        raise _Unexpected from error
+    _require(args.device is not None and args.stream is not None)
+    return shape_of(args, None, None)
+
+
+def _require(holds: object) -> None:
+    if not holds:
+        raise _Unexpected
+
+
+def _digits(words: Words, count: int | Positions) -> Ints:
+    """The value of the last `count` (0 to 8) characters of each word.
+
+    Each step folds neighbours together in all lanes of a word at once: digits to pairs, pairs to fours, fours to
+    eights ("SWAR", after D. Lemire, "Quickly parsing eight digits", 2018).
+    """
+    shift = np.uint64(64) - np.asarray(count, np.uint64) * np.uint64(8)
+    # Shifting by 64 is undefined; two shifts by half each are not.
+    half = shift >> np.uint64(1)
+    rest = shift - half
+    value = (((words ^ _ZEROS) >> half) >> rest) << half << rest
+    _require(not _high(value).any())
+    value = value * np.uint64(10) + (value >> np.uint64(8))
+    pairs = np.uint64(0x0000_00FF_0000_00FF)
+    fours = (value & pairs) * np.uint64(0x000F_4240_0000_0064)
+    fours += ((value >> np.uint64(16)) & pairs) * np.uint64(0x0000_2710_0000_0001)
+    return (fours >> np.uint64(32)).astype(np.int64)
+
+
+def _high(value: Words) -> Words:
+    """Non-zero in every byte above 9, up to the first such byte."""
+    return ((value + _SIXES) | value) & _HIGH_NIBBLES
+
+
+def _not_digits(words: Words) -> Words:
+    return _high(words ^ _ZEROS)
+
+
+def _first_byte(mask: Words) -> Positions:
+    """The number of the lowest byte that is not 0 (of a mask that is)."""
+    lowest = mask & (~mask + np.uint64(1))
+    return np.log2(np.maximum(lowest, np.uint64(1)).astype(np.float64)).astype(np.intp) // 8

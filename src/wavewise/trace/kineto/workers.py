@@ -1,0 +1,261 @@
+"""Reads the blocks of one file, in several processes where the file is large enough to pay for them.
+
+Every process opens the file itself and finds the same blocks (see `blocks`); which one reads a block is settled
+when its turn comes, so that no process waits for a slower one. From a compressed file each unpacks all the text,
+which costs a fraction of reading it and spares sending it from one process to another.
+
+The helpers are forked: they run nothing but numpy and msgspec on memory of their own, import nothing, and leave
+by `os._exit`, so the parent's other threads do not matter to them. What they read comes back through a pipe as
+msgpack and raw columns. A helper that dies costs time, not the result: the parent reads what is missing.
+"""
+
+import gc
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import numpy as np
+
+from wavewise.errors import InputError
+from wavewise.trace.kineto.blocks import BLOCK_BYTES, Cutter, Layout
+from wavewise.trace.kineto.events import Interner, Key, Rows, Shape, Tables
+from wavewise.trace.kineto.ladder import BlockResult, read_block
+from wavewise.trace.notes import Notes
+from wavewise.trace.progress import Progress
+from wavewise.trace.source import Limits, PlainText, Text, open_text
+
+PAYS_FROM_BYTES = 64 << 20
+"""Plain text below which one process is as fast: forking and collecting cost about as much as 20 MB."""
+
+PAYS_FROM_PACKED_BYTES = 6 << 20
+MOST_PROCESSES = 4
+
+
+def read_blocks(
+    path: str, text: Text, layout: Layout, limits: Limits, tables: Tables, progress: Progress | None
+) -> list[BlockResult]:
+    """Every block of the file, in order.
+
+    Args:
+        path: the file.
+        text: its text, open.
+        layout: of its first document.
+        limits: what it may cost.
+        tables: where names and launch shapes are numbered.
+        progress: called after every block that this process reads.
+    """
+    with _no_garbage_collection():
+        helpers = [_Helper(path, layout, limits) for _ in range(_processes(text) - 1)]
+        turns = _Turns()
+        for helper in helpers:
+            helper.start(turns)
+        results = list(_own_share(text, layout, limits, tables, turns, progress))
+        for helper in helpers:
+            results += helper.collect(tables)
+    results.sort(key=lambda result: result.index)
+    if [result.index for result in results] != list(range(len(results))):
+        results = _complete(path, layout, limits, tables, results)
+    return results
+
+
+def _processes(text: Text) -> int:
+    threshold = PAYS_FROM_BYTES if isinstance(text, PlainText) else PAYS_FROM_PACKED_BYTES
+    if text.packed_size < threshold or sys.platform != "linux" or not text.reopens:
+        return 1
+    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
+
+
+def _own_share(
+    text: Text, layout: Layout, limits: Limits, tables: Tables, turns: "_Turns", progress: Progress | None
+) -> Iterator[BlockResult]:
+    cutter = Cutter(text, layout, limits)
+    while (block := cutter.block(index := turns.take())) is not None:
+        yield read_block(block, layout, tables)
+        tables.forget_texts()
+        if progress:
+            progress("reading", text.share(layout.first + index * BLOCK_BYTES))
+
+
+def _complete(
+    path: str, layout: Layout, limits: Limits, tables: Tables, results: list[BlockResult]
+) -> list[BlockResult]:
+    """Reads the blocks that no helper has brought."""
+    have = {result.index: result for result in results}
+    text = open_text(path, limits)
+    try:
+        cutter = Cutter(text, layout, limits)
+        index = 0
+        while (block := cutter.block(index)) is not None:
+            if index not in have:
+                have[index] = read_block(block, layout, tables)
+            index += 1
+    finally:
+        text.close()
+    return [have[index] for index in sorted(have)]
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    # A block's events are thousands of objects that live for a millisecond and hold no cycles; collecting
+    # after every few hundred of them walks the whole heap for nothing.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _Turns:
+    """A counter that processes share: one token in a pipe, which is the next number. Who holds it is alone."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        self._put(0)
+
+    def take(self) -> int:
+        """The next number."""
+        number = int.from_bytes(os.read(self._read, 8), "little")
+        self._put(number + 1)
+        return number
+
+    def _put(self, number: int) -> None:
+        os.write(self._write, number.to_bytes(8, "little"))
+
+    def __del__(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
+
+
+class _Part(msgspec.Struct, array_like=True):
+    """A BlockResult without its columns."""
+
+    index: int
+    start: int
+    end: int
+    tail: bytes | None
+    last: bool
+    rung: str
+    rows: int | None
+    events: int
+    notes: dict[str, int]
+    malformed: tuple[int, ...]
+
+
+class _Message(msgspec.Struct, array_like=True):
+    """What a helper sends before its columns."""
+
+    parts: list[_Part]
+    keys: list[Key]
+    shapes: list[Shape]
+    refused: str | None = None
+
+
+_COLUMNS = (("key", np.int32), ("shape", np.int32), ("start", np.int64), ("duration", np.int64),
+            ("correlation", np.int64))  # fmt: skip
+
+
+class _Helper:
+    """One forked process."""
+
+    def __init__(self, path: str, layout: Layout, limits: Limits) -> None:
+        self._path, self._layout, self._limits = path, layout, limits
+        self._pid = 0
+        self._pipe = -1
+
+    def start(self, turns: _Turns) -> None:
+        """Forks."""
+        self._pipe, write = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads: see the module
+            self._pid = os.fork()
+        if self._pid:
+            os.close(write)
+            return
+        status = 1
+        try:
+            os.close(self._pipe)
+            self._work(turns, write)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def _work(self, turns: _Turns, write: int) -> None:
+        tables = Tables()
+        message = _Message([], [], [])
+        results: list[BlockResult] = []
+        try:
+            text = open_text(self._path, self._limits)
+            results = list(_own_share(text, self._layout, self._limits, tables, turns, None))
+        except InputError as error:
+            message.refused = str(error)
+        message.parts = [_part(result) for result in results]
+        message.keys, message.shapes = tables.keys.values, tables.shapes.values
+        head = msgspec.msgpack.encode(message)
+        rows = [result.rows for result in results if result.rows is not None]
+        with os.fdopen(write, "wb") as out:
+            out.write(len(head).to_bytes(8, "little") + head)
+            for name, dtype in _COLUMNS:
+                for part in rows:
+                    out.write(memoryview(np.ascontiguousarray(getattr(part, name), dtype)).cast("B"))
+
+    def collect(self, tables: Tables) -> list[BlockResult]:
+        """What the helper has read, numbered by `tables`; nothing if it died.
+
+        Raises:
+            InputError: the helper refused the file.
+        """
+        with os.fdopen(self._pipe, "rb") as source:
+            data = source.read()
+        os.waitpid(self._pid, 0)
+        size = int.from_bytes(data[:8], "little")
+        try:
+            message = msgspec.msgpack.decode(data[8 : 8 + size], type=_Message)
+        except msgspec.DecodeError:
+            return []
+        if message.refused:
+            raise InputError(message.refused)
+        count = sum(part.rows or 0 for part in message.parts)
+        if len(data) != 8 + size + count * sum(np.dtype(dtype).itemsize for _, dtype in _COLUMNS):
+            return []
+        columns: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+        offset = 8 + size
+        for name, dtype in _COLUMNS:
+            columns[name] = np.frombuffer(data, dtype, count, offset)
+            offset += columns[name].nbytes
+        columns["key"] = _renumbered(message.keys, tables.keys)[columns["key"]]
+        columns["shape"] = _renumbered(message.shapes, tables.shapes)[columns["shape"]]
+        return list(_results(message.parts, columns))
+
+
+def _part(result: BlockResult) -> _Part:
+    rows = result.rows
+    return _Part(
+        result.index, result.start, result.end, result.tail, result.last, result.rung,
+        None if rows is None else len(rows), 0 if rows is None else rows.events,
+        {} if rows is None else dict(rows.notes), () if rows is None else rows.malformed,
+    )  # fmt: skip
+
+
+def _results(
+    parts: list[_Part], columns: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]
+) -> Iterator[BlockResult]:
+    at = 0
+    for part in parts:
+        rows = None
+        if part.rows is not None:
+            own = {name: column[at : at + part.rows] for name, column in columns.items()}
+            rows = Rows(**own, events=part.events, notes=Notes(part.notes), malformed=part.malformed)  # type: ignore[arg-type]
+            at += part.rows
+        yield BlockResult(part.index, part.start, part.end, rows, part.tail, part.last, part.rung)
+
+
+def _renumbered(values: list[Key] | list[Shape], interner: "Interner[Key] | Interner[Shape]") -> np.ndarray[
+    tuple[int], np.dtype[np.int32]
+]:  # fmt: skip
+    """By the helper's number, the parent's; the last entry is for -1, which stays."""
+    return np.array([*(interner.of(tuple(value)) for value in values), -1], np.int32)  # type: ignore[arg-type]
