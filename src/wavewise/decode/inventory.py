@@ -80,12 +80,14 @@ class StepTimes:
 
     Attributes:
         step_ns, span_ns: int64 per step.
-        tokens: tokens decoded per step, None where no marker tells it.
+        batch_size: None where no marker tells it.
+        tokens: tokens run through the model in each step; empty where no marker tells it.
         launch_ns: time in graph launch calls per step; empty where they are not recorded.
         time: the families' times per step.
         families: their names.
     """
 
+    batch_size: int | None
     step_ns: IntArray
     span_ns: IntArray
     tokens: tuple[int, ...]
@@ -99,6 +101,7 @@ class StepTimes:
         if len(parts) == 1:
             return parts[0]
         return cls(
+            batch_size=parts[0].batch_size,
             step_ns=np.concatenate([part.step_ns for part in parts]),
             span_ns=np.concatenate([part.span_ns for part in parts]),
             tokens=tuple(tokens for part in parts for tokens in part.tokens),
@@ -112,7 +115,8 @@ class StepTimes:
         total = self.time.sum_ns.sum(axis=1)
         return {
             "clean_steps": len(self.step_ns),
-            "tokens_per_step": float(np.median(self.tokens)) if self.tokens else None,
+            "tokens_per_step": None if self.batch_size is None else float(self.batch_size),
+            "verified_tokens_per_step": float(np.median(self.tokens)) if self.tokens else None,
             "step_ms": summary(self.step_ns, NS_PER_MS),
             "gpu_span_ms": summary(self.span_ns, NS_PER_MS),
             "busy_ms": summary(self.time.total_busy_ns, NS_PER_MS),
@@ -154,6 +158,7 @@ def step_times(
         else np.array([row.span_ns for row in point.steps], np.int64)
     )
     return StepTimes(
+        batch_size=point.batch_size,
         step_ns=np.array([row.step_ns for row in point.steps], np.int64),
         span_ns=span,
         tokens=tuple(row.generation_tokens for row in point.steps if row.generation_tokens is not None),

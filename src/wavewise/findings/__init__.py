@@ -21,6 +21,7 @@ from wavewise.findings.decode import Warning as Warning
 from wavewise.findings.levers import LedgerMatch as LedgerMatch
 from wavewise.findings.levers import Lever as Lever
 from wavewise.findings.levers import TriedLever as TriedLever
+from wavewise.findings.load import load_findings as load_findings
 from wavewise.findings.root import SCHEMA as SCHEMA
 from wavewise.findings.root import Findings as Findings
 from wavewise.findings.root import Note as Note

@@ -197,8 +197,10 @@ class DecodeRow(Result, kw_only=True):
     Attributes:
         bucket: the captured batch size that was replayed.
         context_length: key/value tokens per request, None where nothing tells it.
-        tokens_per_step: tokens decoded (or verified, with speculative decoding) in a step, over all requests;
-            None where no marker tells it.
+        tokens_per_step: tokens that a step is sure to yield over all requests: one for each. None where no marker
+            tells the batch size.
+        verified_tokens_per_step: tokens run through the model in a step; more than tokens_per_step with
+            speculative decoding. How many of the surplus are accepted is not in a trace.
         boundary_ms: step time less GPU span.
         launch_ms: median time in the graph launch calls of a step, None where they are not recorded.
         coverage: share of busy time in a named family.
@@ -209,6 +211,7 @@ class DecodeRow(Result, kw_only=True):
     bucket: int | None
     context_length: int | None = None
     tokens_per_step: float | None = None
+    verified_tokens_per_step: float | None = None
     clean_steps: int
     step_ms: Summary
     gpu_span_ms: Summary

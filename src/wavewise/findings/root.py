@@ -4,7 +4,7 @@ from wavewise.findings.base import Result
 from wavewise.findings.ceilings import Ceiling, Signature, WhatIf
 from wavewise.findings.decode import FamilyRow, Samples, Summary, TraceFindings
 from wavewise.findings.levers import Lever
-from wavewise.findings.scaling import ContextScaling, Premise, Scaling
+from wavewise.findings.scaling import ContextScaling, LatencyTarget, Premise, Scaling, ThroughputTarget
 
 SCHEMA = "wavewise.findings/1"
 
@@ -34,6 +34,7 @@ class OperatingPoint(Result, kw_only=True):
     traces: tuple[int, ...]
     clean_steps: int
     tokens_per_step: float | None = None
+    verified_tokens_per_step: float | None = None
     step_ms: Summary
     gpu_span_ms: Summary
     busy_ms: Summary
@@ -55,6 +56,9 @@ class Findings(Result, kw_only=True):
     scaling: Scaling | None = None
     scaling_reason: str | None = None
     premise: Premise | None = None
+    latency_target: LatencyTarget | None = None
+    throughput_target: ThroughputTarget | None = None
+    targets_reason: str | None = None
     context_scaling: tuple[ContextScaling, ...] = ()
     ceilings: tuple[Ceiling, ...] | None = None
     ceilings_reason: str | None = None
