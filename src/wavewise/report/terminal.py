@@ -9,7 +9,7 @@ from rich.text import Text
 
 from wavewise.findings import Findings
 from wavewise.report.compose import compose
-from wavewise.report.section import Cell, Section, Table, plain, spans
+from wavewise.report.section import Cell, Report, Section, Table, plain, spans
 from wavewise.report.words import bound, middle
 
 PIPE_WIDTH = 100
@@ -36,7 +36,11 @@ def render_terminal(findings: Findings, console: Console) -> None:
     When the console is no terminal the text goes to its file without colour, 100 columns wide, and no line
     ends in spaces.
     """
-    report = compose(findings)
+    print_report(compose(findings), console)
+
+
+def print_report(report: Report, console: Console) -> None:
+    """Print any report on `console`, laid out as `render_terminal` says."""
     pen = console if console.is_terminal else Console(file=console.file, width=PIPE_WIDTH, color_system=None)
     with pen.capture() as captured:
         pen.print(_sentence(report.title, "bold"))

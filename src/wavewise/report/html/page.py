@@ -31,14 +31,26 @@ def render_html(findings: Findings) -> str:
     Returns:
         HTML text, about 1 MB of it the chart runtime that altair's specifications need.
     """
-    report = compose(findings)
-    drawn = pictures(findings)
+    return render_page(
+        compose(findings), pictures(findings), version=findings.wavewise, schema=findings.schema
+    )
+
+
+def render_page(report: Report, drawn: Mapping[str, Picture], *, version: str, schema: str) -> str:
+    """A page from a report and its charts.
+
+    Args:
+        report: any report, of findings or of their difference.
+        drawn: the charts that its sections name.
+        version: of wavewise, for the footer.
+        schema: of the value that was rendered, for the footer.
+    """
     first = next((name for name in FIRST_PICTURES if name in drawn), None)
     template = _environment().get_template("page.html.j2")
     return template.render(
         report=report,
-        version=findings.wavewise,
-        schema=findings.schema,
+        version=version,
+        schema=schema,
         first=first,
         pictures=drawn,
         placed=_placed(report, drawn, first),
