@@ -15,6 +15,7 @@ Q K^T is computed once, K is read from global memory once and serves as V from t
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
+    async_copy,
     fence_async_shared,
     mbarrier,
     warpgroup_mma,
@@ -86,17 +87,33 @@ def _length(lengths, b, bound, GIVEN: gl.constexpr):
 
 
 @gluon.jit
-def _tile_rows(i, scopes, T: gl.constexpr, layout: gl.constexpr):
-    """Validity and byte offsets of the T rows of tile i (which may lie past the end: then none is valid)."""
+def _fetch_indices(i, hi, scopes, ring, T: gl.constexpr, NWP: gl.constexpr):
+    """Start copying the indices of tile i to the ring; its slot keeps what it held where i is past the end."""
     (
         cache_a, cache_e, index_a, index_e, length_a, length_e,
         page_a, page_e, stride_a, stride_e, tiles_a,
-    ) = scopes
+    ) = scopes  # fmt: skip
     extra = i >= tiles_a
     pointer = index_e if extra else index_a
     length = gl.where(extra, length_e, length_a)
+    t = gl.where(extra, i - tiles_a, i) * T + gl.arange(0, T, gl.BlockedLayout([1], [32], [NWP], [0]))
+    async_copy.async_copy_global_to_shared(ring.index(i % 4), pointer + t, mask=(t < length) & (i < hi))
+    async_copy.commit_group()
+
+
+@gluon.jit
+def _take_indices(i, hi, scopes, ring, T: gl.constexpr, layout: gl.constexpr):
+    """The indices of tile i, and which of them are keys."""
+    (
+        cache_a, cache_e, index_a, index_e, length_a, length_e,
+        page_a, page_e, stride_a, stride_e, tiles_a,
+    ) = scopes  # fmt: skip
+    extra = i >= tiles_a
+    length = gl.where(extra, length_e, length_a)
     t = gl.where(extra, i - tiles_a, i) * T + gl.arange(0, T, layout)
-    return gl.load(pointer + t, mask=t < length, other=-1)
+    index = ring.index(i % 4).load(layout)
+    valid = (index >= 0) & (t < length) & (i < hi)
+    return gl.where(valid, index, 0), valid
 
 
 @gluon.jit
@@ -109,9 +126,8 @@ def _row_pointers(i, index, scopes):
     base = cache_e if extra else cache_a
     page_size = gl.where(extra, page_e, page_a)
     stride = gl.where(extra, stride_e, stride_a)
-    safe = gl.maximum(index, 0)
-    page = safe // page_size
-    offset = safe - page * page_size
+    page = index // page_size
+    offset = index - page * page_size
     start = page.to(gl.int64) * stride
     data = gl.multiple_of(start + offset * 576, 16)
     scale = gl.multiple_of(start + page_size * 576 + offset * 8, 8)
@@ -125,52 +141,73 @@ def _gather_piece(rows, valid, first: gl.constexpr, W: gl.constexpr, layout: gl.
 
 
 @gluon.jit
-def _gather(scopes, lo, hi, K0, K1, bias, full, empty, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr):
+def _beside(left, right, layout: gl.constexpr):
+    """[T, W] and [T, W] side by side as [T, 2 W]; each thread keeps its own words."""
+    T: gl.constexpr = left.shape[0]
+    W: gl.constexpr = left.shape[1]
+    both = gl.join(gl.convert_layout(left, layout), gl.convert_layout(right, layout))
+    return both.permute((0, 2, 1)).reshape([T, 2 * W])
+
+
+@gluon.jit
+def _gather(
+    scopes, lo, hi, ring, K0, K1, bias, full, empty, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr
+):
+    # Four threads own one row: 64 bytes of codes, one scale group, is 16 bytes a thread; decoded, 32. A quarter
+    # warp then writes 16-byte pieces of two neighbouring rows, which the 128-byte swizzle puts in all 32 banks.
     L: gl.constexpr = gl.BlockedLayout([1, 4], [8, 4], [NWP, 1], [1, 0])
+    W: gl.constexpr = gl.BlockedLayout([1, 8], [8, 4], [NWP, 1], [1, 0])
     R: gl.constexpr = gl.SliceLayout(1, L)
-    index = _tile_rows(lo, scopes, T, R)
+    RW: gl.constexpr = gl.SliceLayout(1, W)
+    # Indices come through shared memory: the compiler gives all loads that a loop carries in registers one
+    # scoreboard, so waiting for a tile's indices would wait for the rows of the tile before it as well.
+    _fetch_indices(lo, hi, scopes, ring, T, NWP)
+    _fetch_indices(lo + 1, hi, scopes, ring, T, NWP)
+    async_copy.wait_group(1)
+    index, valid = _take_indices(lo, hi, scopes, ring, T, R)
     rows, scale_rows = _row_pointers(lo, index, scopes)
-    valid = index >= 0
     s0 = gl.load(scale_rows, mask=valid, other=0)
     s1 = gl.load(scale_rows + 1, mask=valid, other=0)
     x0 = _gather_piece(rows, valid, 0, 64, L)
     x1 = _gather_piece(rows, valid, 64, 32, L)
     x2 = _gather_piece(rows, valid, 96, 16, L)
-    x3 = _gather_piece(rows, valid, 112, 32, L)
-    ahead = _tile_rows(gl.minimum(lo + 1, hi - 1), scopes, T, R)
+    rope = _gather_piece(gl.convert_layout(rows, RW), gl.convert_layout(valid, RW), 112, 32, W)
     for i in range(lo, hi):
         slot = (i - lo) % NB
-        # Indices run two tiles ahead of the decode, rows and scales one: no load is waited for at once.
-        far = _tile_rows(gl.minimum(i + 2, hi - 1), scopes, T, R)
-        rows, scale_rows = _row_pointers(gl.minimum(i + 1, hi - 1), ahead, scopes)
-        next_valid = (ahead >= 0) & (i + 1 < hi)
-        next_s0 = gl.load(scale_rows, mask=next_valid, other=0)
-        next_s1 = gl.load(scale_rows + 1, mask=next_valid, other=0)
+        # Rows and scales are fetched one tile ahead of the decode, indices two.
+        _fetch_indices(i + 2, hi, scopes, ring, T, NWP)
+        async_copy.wait_group(1)
+        index, next_valid = _take_indices(i + 1, hi, scopes, ring, T, R)
+        rows, scale_rows = _row_pointers(i + 1, index, scopes)
         mbarrier.wait(empty.index(slot), (((i - lo) // NB) & 1) ^ 1)
         bias.index(slot).store(gl.where(valid, 0.0, float("-inf")))
-        k0 = K0.index(slot)
-        k1 = K1.index(slot)
-        k0.store(_decode_chunks(x0, s0, 0, L))
-        x0 = _gather_piece(rows, next_valid, 0, 64, L)
-        k1.slice(0, 64, dim=1).store(_decode_chunks(x1, s1, 0, L))
-        x1 = _gather_piece(rows, next_valid, 64, 32, L)
-        k1.slice(64, 32, dim=1).store(_decode_chunks(x2, s1, 2, L))
-        x2 = _gather_piece(rows, next_valid, 96, 16, L)
-        k1.slice(96, 32, dim=1).store(x3)
-        x3 = _gather_piece(rows, next_valid, 112, 32, L)
+        valid = next_valid
+        tail = _beside(_decode_chunks(x2, s1, 2, L), rope, W)
+        K1.index(slot).store(_beside(_decode_chunks(x1, s1, 0, L), tail, W))
+        s1 = gl.load(scale_rows + 1, mask=valid, other=0)
+        x1 = _gather_piece(rows, valid, 64, 32, L)
+        x2 = _gather_piece(rows, valid, 96, 16, L)
+        rope = _gather_piece(gl.convert_layout(rows, RW), gl.convert_layout(valid, RW), 112, 32, W)
+        K0.index(slot).store(_decode_chunks(x0, s0, 0, L))
+        s0 = gl.load(scale_rows, mask=valid, other=0)
+        x0 = _gather_piece(rows, valid, 0, 64, L)
         fence_async_shared()
         mbarrier.arrive(full.index(slot), count=1)
-        valid = next_valid
-        ahead = far
-        s0 = next_s0
-        s1 = next_s1
 
 
 @gluon.jit
-def _store_half(out, row_stride, o, first: gl.constexpr, h0, LO: gl.constexpr):
-    h = h0 + gl.arange(0, 64, gl.SliceLayout(1, LO))
-    d = first + gl.arange(0, 256, gl.SliceLayout(0, LO))
-    gl.store(out + h.to(gl.int64)[:, None] * row_stride + d[None, :], o.to(out.dtype.element_ty))
+def _store_half(out, strides, n, split, o, staging, first: gl.constexpr, h0):
+    """Write [64, 256] through shared memory: from the accumulator's layout a warp would write 16 bytes a row.
+
+    The address is computed here, not passed in: its registers would be taken all through the loop.
+    """
+    stride_n, stride_s, stride_h = strides
+    L: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [4, 1], [1, 0])
+    h = (h0 + gl.arange(0, 64, gl.SliceLayout(1, L))).to(gl.int64)
+    d = first + gl.arange(0, 256, gl.SliceLayout(0, L))
+    staging.store(o.to(gl.bfloat16))
+    target = out + n.to(gl.int64) * stride_n + split * stride_s
+    gl.store(target + h[:, None] * stride_h + d[None, :], staging.load(L).to(out.dtype.element_ty))
 
 
 @gluon.jit
@@ -194,8 +231,8 @@ def _publish_weights(S, m, l, j, slot, scale_log2, bias, P, factor, p_full, p_em
 
 @gluon.jit
 def _score(
-    query, query_stride, lo, hi, h0, Q0, Q1, K0, K1, bias, P, factor, full, empty, p_full, p_empty,
-    scale_log2, sink, out, out_stride, lse_out, lse_stride,
+    query, query_strides, lo, hi, h0, Q0, Q1, K0, K1, bias, P, factor, full, empty, p_full, p_empty,
+    scale_log2, sink, n, split, out, out_strides, lse_out, lse_strides,
     HAS_SINK: gl.constexpr, SINGLE: gl.constexpr, T: gl.constexpr, NB: gl.constexpr, VN: gl.constexpr,
 ):
     LS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, T, 16])
@@ -206,8 +243,10 @@ def _score(
     LQ: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [4, 1], [1, 0])
     hq = (h0 + gl.arange(0, 64, gl.SliceLayout(1, LQ))).to(gl.int64)
     dq = gl.arange(0, 256, gl.SliceLayout(0, LQ))
-    Q0.store(gl.load(query + hq[:, None] * query_stride + dq[None, :]))
-    Q1.store(gl.load(query + hq[:, None] * query_stride + 256 + dq[None, :]))
+    query_stride_n, query_stride_h = query_strides
+    rows = query + n.to(gl.int64) * query_stride_n + hq[:, None] * query_stride_h + dq[None, :]
+    Q0.store(gl.load(rows))
+    Q1.store(gl.load(rows + 256))
     fence_async_shared()
     m = gl.full([64], float("-inf"), gl.float32, MS)
     l = gl.full([64], 0.0, gl.float32, MS)
@@ -245,13 +284,14 @@ def _score(
     mbarrier.wait(p_empty.index(j % 2), ((j // 2) & 1) ^ 1)
     factor.index(j % 2).store(inverse)
     mbarrier.arrive(p_full.index(j % 2), count=1)
-    gl.store(lse_out + h.to(gl.int64) * lse_stride, lse)
-    _store_half(out, out_stride, o * gl.convert_layout(inverse, MO)[:, None], 0, h0, LO)
+    stride_n, stride_s, stride_h = lse_strides
+    gl.store(lse_out + n.to(gl.int64) * stride_n + split * stride_s + h.to(gl.int64) * stride_h, lse)
+    _store_half(out, out_strides, n, split, o * gl.convert_layout(inverse, MO)[:, None], Q0, 0, h0)
 
 
 @gluon.jit
 def _value(
-    lo, hi, h0, K1, P, factor, full, empty, p_full, p_empty, out, out_stride, T: gl.constexpr, NB: gl.constexpr, VN: gl.constexpr
+    lo, hi, h0, Q1, K1, P, factor, full, empty, p_full, p_empty, n, split, out, out_strides, T: gl.constexpr, NB: gl.constexpr, VN: gl.constexpr
 ):
     LO: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, VN, 16])
     MO: gl.constexpr = gl.SliceLayout(1, LO)
@@ -268,7 +308,8 @@ def _value(
         mbarrier.arrive(empty.index(slot), count=1)
     j = hi - lo
     mbarrier.wait(p_full.index(j % 2), (j // 2) & 1)
-    _store_half(out, out_stride, o * factor.index(j % 2).load(MO)[:, None], 256, h0, LO)
+    # The score warps have read Q for the last time before they sent this factor.
+    _store_half(out, out_strides, n, split, o * factor.index(j % 2).load(MO)[:, None], Q1, 256, h0)
 
 
 @gluon.jit
@@ -295,20 +336,18 @@ def split_hopper(
     lo = tiles * split // splits
     hi = tiles * (split + 1) // splits
     wide = n.to(gl.int64)
-    out += wide * out_stride_n + split * out_stride_s
-    lse_out += wide * lse_stride_n + split * lse_stride_s
     if lo == hi:
         # Nothing to attend to. A partial's lse of -inf tells the combine to leave its values unread.
         LH: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
         h = (h0 + gl.arange(0, 64, LH)).to(gl.int64)
-        gl.store(lse_out + h * lse_stride_h, gl.full([64], float("-inf"), gl.float32, LH))
+        empty_lse = lse_out + wide * lse_stride_n + split * lse_stride_s
+        gl.store(empty_lse + h * lse_stride_h, gl.full([64], float("-inf"), gl.float32, LH))
         if SINGLE:
             LZ: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [4, 1], [1, 0])
             hz = (h0 + gl.arange(0, 64, gl.SliceLayout(1, LZ))).to(gl.int64)
             dz = gl.arange(0, 512, gl.SliceLayout(0, LZ))
-            gl.store(
-                out + hz[:, None] * out_stride_h + dz[None, :], gl.zeros([64, 512], out.dtype.element_ty, LZ)
-            )
+            zeros = gl.zeros([64, 512], out.dtype.element_ty, LZ)
+            gl.store(out + wide * out_stride_n + hz[:, None] * out_stride_h + dz[None, :], zeros)
     else:
         scopes = (
             cache_a, cache_e, index_a + wide * index_stride_a, index_e + wide * index_stride_e, la, le,
@@ -325,6 +364,7 @@ def split_hopper(
         P = gl.allocate_shared_memory(gl.bfloat16, [2, 64, T], SP)
         bias = gl.allocate_shared_memory(gl.float32, [NB, T], S1)
         factor = gl.allocate_shared_memory(gl.float32, [2, 64], S1)
+        ring = gl.allocate_shared_memory(gl.int32, [4, T], S1)
         full = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
         empty = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
         p_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
@@ -341,19 +381,24 @@ def split_hopper(
                 (
                     _score,
                     (
-                        query + wide * query_stride_n, query_stride_h, lo, hi, h0, Q0, Q1, K0, K1, bias, P, factor,
-                        full, empty, p_full, p_empty, scale_log2, sink, out, out_stride_h, lse_out, lse_stride_h,
+                        query, (query_stride_n, query_stride_h), lo, hi, h0, Q0, Q1, K0, K1, bias, P, factor,
+                        full, empty, p_full, p_empty, scale_log2, sink, n, split,
+                        out, (out_stride_n, out_stride_s, out_stride_h),
+                        lse_out, (lse_stride_n, lse_stride_s, lse_stride_h),
                         HAS_SINK, SINGLE, T, NB, VN,
                     ),
                 ),
                 (
                     _value,
-                    (lo, hi, h0, K1, P, factor, full, empty, p_full, p_empty, out, out_stride_h, T, NB, VN),
+                    (
+                        lo, hi, h0, Q1, K1, P, factor, full, empty, p_full, p_empty, n, split,
+                        out, (out_stride_n, out_stride_s, out_stride_h), T, NB, VN,
+                    ),
                 ),
                 (
                     _gather,
                     (
-                        scopes, lo, hi,
+                        scopes, lo, hi, ring,
                         _view(K0, gl.int32, [NB, T, 128], S32), _view(K1, gl.int32, [NB, T, 128], S32),
                         bias, full, empty, T, NB, NWP,
                     ),
@@ -413,10 +458,12 @@ def _attend_narrow(
             inverse = inverse * gl.where(l > 0, 1.0 / (1.0 + gl.exp2(sink_log2 - lse)), 0.0)
         lse = lse * 0.6931471805599453
     gl.store(lse_out + h * lse_stride, lse)
-    d = gl.arange(0, 256, gl.SliceLayout(1, LS))
-    target = out + h[None, :] * out_stride + d[:, None]
-    gl.store(target, (o0 * inverse[None, :]).to(out.dtype.element_ty))
-    gl.store(target + 256, (o1 * inverse[None, :]).to(out.dtype.element_ty))
+    # Q has been read for the last time: its place turns the output over, so that a warp writes whole rows.
+    Q0.permute((1, 0)).store((o0 * inverse[None, :]).to(gl.bfloat16))
+    Q1.permute((1, 0)).store((o1 * inverse[None, :]).to(gl.bfloat16))
+    target = out + hq[:, None] * out_stride + dq[None, :]
+    gl.store(target, Q0.load(LQ).to(out.dtype.element_ty))
+    gl.store(target + 256, Q1.load(LQ).to(out.dtype.element_ty))
 
 
 @gluon.jit
@@ -460,6 +507,7 @@ def split_hopper_narrow(
     K1 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
     P = gl.allocate_shared_memory(gl.bfloat16, [T, BLOCK_H], SP)
     bias = gl.allocate_shared_memory(gl.float32, [NB, T], S1)
+    ring = gl.allocate_shared_memory(gl.int32, [4, T], S1)
     full = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
     for s in gl.static_range(NB):
@@ -478,7 +526,7 @@ def split_hopper_narrow(
             (
                 _gather,
                 (
-                    scopes, lo, hi,
+                    scopes, lo, hi, ring,
                     _view(K0, gl.int32, [NB, T, 128], S32), _view(K1, gl.int32, [NB, T, 128], S32),
                     bias, full, empty, T, NB, NWP,
                 ),
