@@ -36,7 +36,9 @@ def compose(findings: Findings) -> Report:
 
 
 def _without(section: Section, said: tuple[str, ...]) -> Section:
-    """The section without what the summary has said already."""
+    """The section without what the summary has said already, unless that is all it opens with."""
+    if section.name == "fill":
+        return section
     return replace(section, sentences=tuple(line for line in section.sentences if line not in said))
 
 

@@ -26,10 +26,12 @@ MANY_WAVES = 8
 class Filler:
     """All launches of one kernel at one operating point that share a residency.
 
+    Template variants of a kernel count as one: the reader knows it by its name.
+
     Attributes:
-        main: its costliest launch shape, whose grid and waves are told.
+        main: its costliest launch shape, whose grid, waves and resources are told.
         sum_us: over all its shapes, per step.
-        share: of the step's summed kernel time.
+        share: of the step's summed kernel time (work outside the replay included).
         shapes: how many launch shapes.
     """
 
@@ -58,21 +60,18 @@ def sections(findings: Findings) -> tuple[Section, ...]:
 
 
 def headlines(findings: Findings) -> tuple[str, ...]:
-    """One sentence on the costliest kernel that leaves the GPU unfilled."""
+    """How much of the kernel time runs in launches that leave the GPU unfilled."""
     view = main_point(tuple(view for view in points(findings) if view.kernels))
-    if view is None:
-        return ()
-    worst = [filler for filler in ranked(view) if filler.share >= MATTERS and shortcomings(filler.main)]
-    return (f"{sentence(worst[0])[:-1]} (at {view.label}).",) if worst else ()
+    return () if view is None else (*_overview(ranked(view), view, findings)[:1],)
 
 
 def ranked(view: PointView) -> tuple[Filler, ...]:
-    """Kernels by time, launches that differ in grid alone taken together."""
+    """Kernels by time."""
     groups: dict[tuple[object, ...], list[KernelRow]] = {}
     total = sum(row.sum_us_per_step for row in view.kernels)
     for row in view.kernels:
         if row.kind == "kernel":
-            key = (row.name, row.block, row.registers_per_thread, row.shared_memory_bytes)
+            key = (short_kernel(row.name), row.family, row.ctas_per_sm, row.limiter, row.warps_per_sm)
             groups.setdefault(key, []).append(row)
     fillers = [
         Filler(
@@ -106,8 +105,10 @@ def sentence(filler: Filler) -> str:
     row = filler.main
     opening = (
         f"{code(short_kernel(row.name))} ({family_words(row.family)}, {us(filler.sum_us)} per step, "
-        f"{percent(filler.share)} of kernel time)"
+        f"{percent(filler.share)} of the step's kernel time)"
     )
+    if filler.shapes > 1:
+        opening += f", its costliest of {filler.shapes} launch shapes"
     if row.ctas_per_sm is None:
         return (
             f"{opening}: residency unknown, {(row.occupancy_reason or 'no launch parameters').rstrip('.')}."
@@ -140,7 +141,8 @@ def _limited_by(row: KernelRow) -> str:
 
 def limiter_words(limiter: str | None) -> str:
     """The limiter as read aloud: "registers, shared memory"."""
-    return ", ".join(part.strip().replace("_", " ") for part in (limiter or "-").replace("+", ",").split(","))
+    parts = (limiter or "-").replace("+", ",").split(",")
+    return ", ".join(part.strip().replace("_", " ").replace("cta ", "CTA ") for part in parts)
 
 
 def _coverage(row: KernelRow) -> str:
@@ -199,16 +201,17 @@ def _overview(fillers: Sequence[Filler], view: PointView, findings: Findings) ->
         for kind in ("coverage", "occupancy", "waves")
     }
     words = {
-        "coverage": f"in launches whose grid leaves more than {percent(1 - LOW_COVERAGE)} of the SMs empty",
-        "occupancy": f"at less than {percent(LOW_OCCUPANCY)} occupancy",
-        "waves": f"in kernels of 2 to {MANY_WAVES - 1} waves at less than "
+        "coverage": f"is in launches whose grid leaves more than {percent(1 - LOW_COVERAGE)} of the SMs empty",
+        "occupancy": f"runs at less than {percent(LOW_OCCUPANCY)} occupancy",
+        "waves": f"is in kernels of 2 to {MANY_WAVES - 1} waves at less than "
         f"{percent(LOW_WAVE_EFFICIENCY)} wave efficiency",
     }
     shares = [f"{percent(time / total)} {words[kind]}" for kind, time in counted.items() if time]
     sentences: list[str] = []
     if shares:
         sentences.append(
-            f"Of the kernel time at {view.label} on {gpu}, {listing(shares)} (a kernel can be in several)."
+            f"Of the kernel time of a step at {view.label} on {gpu}, {listing(shares)} "
+            "(a kernel can be in several)."
         )
     else:
         sentences.append(

@@ -17,8 +17,8 @@ STALL_TIMES_MEDIAN = 10
 PARTS = (
     ("intra_replay_ns", "inside replays", "gaps between kernels inside graph replays"),
     ("intra_step_ns", "inside other steps", "gaps inside steps without a replay (prefill, mixed, eager)"),
-    ("step_boundary_ns", "step boundary", "step boundaries: host time"),
-    ("inter_burst_ns", "between bursts", "between bursts: no requests"),
+    ("step_boundary_ns", "step boundary", "step boundaries (host time)"),
+    ("inter_burst_ns", "between bursts", "pauses between bursts (no requests)"),
     ("unrecorded_ns", "unrecorded", "holes where records were lost"),
 )
 """Field of `Idle`, column title, words of a sentence."""
@@ -122,16 +122,20 @@ def _overall(findings: Findings) -> list[str]:
 
 
 def _split(traces: list[TraceFindings]) -> str:
-    window_ns = sum(trace.window_ns for trace in traces)
+    """The windows' division in words. Stalls are left out: one of them would drown everything else."""
+    lost = [(step.graph_replays > 0, step.stall_ns or 0) for trace in traces for step in stalls(trace)]
+    stalled = sum(length for _, length in lost)
+    window_ns = sum(trace.window_ns for trace in traces) - stalled
     busy_ns = sum(trace.busy_ns for trace in traces)
-    stalled = sum(step.stall_ns or 0 for trace in traces for step in stalls(trace))
-    totals = {words: sum(getattr(trace.idle, part) for trace in traces) for part, _, words in PARTS}
-    ranked = sorted(totals.items(), key=lambda item: -item[1])
-    shares = [f"{percent(total / window_ns)} {words}" for words, total in ranked if total]
-    tail = f"; idle: {listing(shares)}" if shares else ""
-    if stalled:
-        tail += f" ({ms(stalled / NS_PER_MS)} of it in stalls, named below)"
-    return f"of {ms(window_ns / NS_PER_MS)} the GPU was busy {percent(busy_ns / window_ns)}{tail}."
+    totals = {part: sum(getattr(trace.idle, part) for trace in traces) for part, _, _ in PARTS}
+    for replayed, length in lost:
+        part = "step_boundary_ns" if replayed else "intra_step_ns"
+        totals[part] = max(0, totals[part] - length)
+    named = [(totals[part], words) for part, _, words in PARTS if totals[part]]
+    shares = [f"{percent(total / window_ns)} in {words}" for total, words in sorted(named, reverse=True)]
+    idle = f", idle {listing(shares)}" if shares else ""
+    without = f"without {ms(stalled / NS_PER_MS)} of stalls, " if stalled else ""
+    return f"{without}of {ms(window_ns / NS_PER_MS)} the GPU was busy {percent(busy_ns / window_ns)}{idle}."
 
 
 def _unsafe(findings: Findings) -> list[str]:

@@ -4,7 +4,7 @@ from wavewise.findings import Findings, KernelRow
 from wavewise.report.fill_text import limiter_words
 from wavewise.report.points import PointView, main_point, points
 from wavewise.report.section import Cell, Column, Section, Table, code, number
-from wavewise.report.words import amount, family_words, grid_text, percent, plural, short_kernel, us
+from wavewise.report.words import amount, family_words, grid_text, percent, plural, tell_apart, us
 from wavewise.units import format_share
 
 MOST_ROWS = 600
@@ -53,9 +53,10 @@ def _sentences(view: PointView) -> list[str]:
 def _brief(view: PointView) -> Table:
     """The costliest launch shapes at the main operating point."""
     total = sum(row.sum_us_per_step for row in view.kernels)
+    names = tell_apart(row.name for row in view.kernels)
     rows = tuple(
         (
-            Cell(code(short_kernel(row.name)), hover=row.name),
+            Cell(code(names[row.name]), hover=row.name),
             Cell(family_words(row.family)),
             number(row.launches_per_step, f"{row.launches_per_step:,.4g}"),
             number(row.median_us, amount(row.median_us)),
@@ -91,13 +92,14 @@ def _complete(views: list[PointView]) -> Table:
         costliest = sorted(every, key=lambda item: -item[1].sum_us_per_step)[:MOST_ROWS]
         keep = {id(row) for _, row in costliest}
         shown = [(view, row) for view, row in every if id(row) in keep]
+    names = tell_apart(row.name for _, row in every)
     left = len(every) - len(shown)
     tail = f"; the {left:,} cheapest rows are left to findings.json" if left else ""
     return Table(
         name="kernels",
         title=f"All launch shapes by operating point (medians over clean steps{tail})",
         columns=_COLUMNS,
-        rows=tuple(_cells(view, row) for view, row in shown),
+        rows=tuple(_cells(view, row, names[row.name]) for view, row in shown),
         brief=MOST_ROWS,
         filterable=True,
         detail=True,
@@ -124,13 +126,13 @@ _COLUMNS = (
 )
 
 
-def _cells(view: PointView, row: KernelRow) -> tuple[Cell, ...]:
+def _cells(view: PointView, row: KernelRow, name: str) -> tuple[Cell, ...]:
     why = row.occupancy_reason
     grid_size = None if row.grid is None else float(row.grid[0] * row.grid[1] * row.grid[2])
     block_size = None if row.block is None else float(row.block[0] * row.block[1] * row.block[2])
     return (
         Cell(view.label, float(view.figures.batch_size or 0)),
-        Cell(code(short_kernel(row.name)), hover=row.name),
+        Cell(code(name), hover=row.name),
         Cell(family_words(row.family)),
         number(row.launches_per_step, f"{row.launches_per_step:,.4g}"),
         number(row.median_us, amount(row.median_us)),

@@ -1,5 +1,6 @@
 """Data quality: what was read, lost, excluded or assumed, and which conclusions that makes unsafe."""
 
+import re
 from collections import Counter
 
 from wavewise.findings import Findings, TraceFindings
@@ -73,7 +74,9 @@ def _coverage(findings: Findings) -> list[str]:
     if not known:
         return []
     lowest, label = min(known)
-    return [f"Kernel families cover {percent(lowest)} of busy time or more (lowest at {label})."]
+    if lowest >= 0.9995:
+        return ["Kernel families cover all busy time of the clean steps."]
+    return [f"Kernel families cover at least {percent(lowest)} of busy time (lowest at {label})."]
 
 
 def _assumptions(findings: Findings) -> list[str]:
@@ -169,7 +172,8 @@ def _warnings(findings: Findings) -> Table | None:
 
 def _excluded(findings: Findings) -> Table | None:
     reasons = Counter(
-        (step.kind, step.unclean_reason)
+        # "the step before it has 94 requests" and "... 93 requests" are one reason.
+        (step.kind, re.sub(r"\d+", "n", step.unclean_reason))
         for trace in findings.traces
         for step in trace.steps
         if step.kind == "decode" and not step.clean and step.unclean_reason
@@ -183,7 +187,7 @@ def _excluded(findings: Findings) -> Table | None:
     if not reasons and not other:
         return None
     rows = [
-        (Cell(kind), number(count, f"{count:,}"), Cell(reason or "-"))
+        (Cell(kind), number(count, f"{count:,}"), Cell(reason))
         for (kind, reason), count in reasons.most_common()
     ]
     rows += [

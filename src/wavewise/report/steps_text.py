@@ -70,9 +70,6 @@ def _kinds_table(traces: list[TraceFindings]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for trace in traces:
         kinds = Counter(step.kind for step in trace.steps)
-        reasons = Counter(
-            step.unclean_reason for step in trace.steps if step.kind == "decode" and step.unclean_reason
-        )
         sizes = sorted({step.batch_size for step in trace.steps if step.batch_size is not None})
         rows.append(
             (
@@ -81,7 +78,6 @@ def _kinds_table(traces: list[TraceFindings]) -> Table:
                 Cell(", ".join(f"{count} {kind}" for kind, count in kinds.most_common())),
                 Cell(_range(sizes)),
                 number(sum(step.clean for step in trace.steps)),
-                Cell("; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(4)) or "-"),
             )
         )
     return Table(
@@ -93,7 +89,6 @@ def _kinds_table(traces: list[TraceFindings]) -> Table:
             Column("kinds"),
             Column("requests", right=True, term="batch size"),
             Column("clean", right=True, term="clean step"),
-            Column("why decode steps are not clean", essential=False),
         ),
         rows=tuple(rows),
         brief=40,
@@ -112,11 +107,12 @@ def _bucket_table(findings: Findings) -> Table | None:
         for use in trace.bucket_use:
             if use.bucket is not None:
                 uses[(use.batch_size, use.bucket)] += use.steps
-    if not any(batch != bucket for batch, bucket in uses):
+    padded = sorted(use for use in uses.items() if use[0][0] != use[0][1])
+    if not padded:
         return None
     return Table(
         name="buckets",
-        title="Captured batch sizes that were replayed, and the padding in them",
+        title="Steps that replayed a bucket larger than their batch size",
         columns=(
             Column("requests", right=True, term="batch size"),
             Column("bucket", right=True, term="bucket"),
@@ -130,9 +126,9 @@ def _bucket_table(findings: Findings) -> Table | None:
                 number(steps, f"{steps:,}"),
                 number(1 - batch / bucket, percent(1 - batch / bucket)),
             )
-            for (batch, bucket), steps in sorted(uses.items())
+            for (batch, bucket), steps in padded
         ),
-        brief=20,
+        brief=30,
     )
 
 

@@ -138,7 +138,7 @@ def _waiting_of_windows(findings: Findings) -> tuple[str, ...]:
 def no_decode(findings: Findings) -> tuple[str, ...]:
     """One sentence for each trace that has no decode row, saying why."""
     return tuple(
-        f"{code(short_path(trace.path))} has no decode row: {reason.rstrip('.')}."
+        f"{code(short_path(trace.path))} has no decode row. {_capital(reason).rstrip('.')}."
         for trace in findings.traces
         if not trace.decode
         for reason in [trace.decode_reason or "it holds no clean decode step"]

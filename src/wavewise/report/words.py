@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import PurePath
 
@@ -123,6 +124,47 @@ def short_kernel(name: str, width: int = 52) -> str:
     if functor and functor.group(1) not in head:
         head = f"{head}<{functor.group(1)}>"
     return middle(head, width)
+
+
+def tell_apart(names: Iterable[str], width: int = 52) -> dict[str, str]:
+    """Full kernel name -> short name; template variants of one kernel keep the values in which they differ.
+
+    >>> tell_apart(["void gemm<4096u, 8u, 1u>(int)", "void gemm<1024u, 8u, 1u>(int)"])
+    {'void gemm<4096u, 8u, 1u>(int)': 'gemm<4096u>', 'void gemm<1024u, 8u, 1u>(int)': 'gemm<1024u>'}
+    """
+    groups: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        groups.setdefault(short_kernel(name, width), []).append(name)
+    told: dict[str, str] = {}
+    for short, members in groups.items():
+        arguments = [_template_arguments(name) for name in members]
+        differing = [
+            position
+            for position in range(min(map(len, arguments)))
+            if len({each[position] for each in arguments}) > 1
+        ][:3]
+        for name, values in zip(members, arguments, strict=True):
+            shown = ", ".join(middle(values[position], 16) for position in differing)
+            told[name] = f"{short}<{shown}>" if len(members) > 1 and shown else short
+    return told
+
+
+def _template_arguments(name: str) -> list[str]:
+    """Values of the outermost angle brackets, split at their own commas."""
+    values: list[str] = [""]
+    depth = 0
+    for char in printable(name):
+        if char in ">)" and depth:
+            depth -= 1
+            if depth == 0:
+                break
+        if depth > 1 or (depth == 1 and char != ","):
+            values[-1] += char
+        elif depth == 1:
+            values.append("")
+        if char == "<" or (char == "(" and depth):
+            depth += 1
+    return [value.strip() for value in values]
 
 
 def _outside_brackets(text: str) -> str:
