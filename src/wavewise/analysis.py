@@ -234,7 +234,9 @@ def _targets(
     if settings.throughput_target is not None:
         if sweep:
             of_sweep = [limit for limit in limits if limit.context_length == sweep[0].context_length]
-            answers["throughput_target"] = throughput_target(model, sweep, settings.throughput_target, of_sweep)
+            answers["throughput_target"] = throughput_target(
+                model, sweep, settings.throughput_target, of_sweep
+            )
         else:
             answers["targets_reason"] = reason or _NO_CLEAN_STEP
     return answers

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.builder import Kernel, TraceBuilder, decode_run, layers, vllm
 
+from support.builder import Kernel, TraceBuilder, decode_run, layers, vllm
 from wavewise.decode import FamilyRules, describe, segment
 from wavewise.decode.steps import Segmentation
 from wavewise.findings import TraceFindings
@@ -48,9 +48,17 @@ def test_prefill_between_decode_is_isolated_with_and_without_markers() -> None:
     builder.pause(20_000)
     tail = decode_run([8] * 4)
     shift = builder.now + 60_000
-    for mine, theirs in ((builder.operations, tail.operations), (builder.launches, tail.launches), (builder.markers, tail.markers)):
+    for mine, theirs in (
+        (builder.operations, tail.operations),
+        (builder.launches, tail.launches),
+        (builder.markers, tail.markers),
+    ):
         mine += [
-            {**row, "start_ns": row["start_ns"] + shift, **({"correlation": row["correlation"] + 1000} if "correlation" in row else {})}
+            {
+                **row,
+                "start_ns": row["start_ns"] + shift,
+                **({"correlation": row["correlation"] + 1000} if "correlation" in row else {}),
+            }
             for row in theirs
         ]
     trace = builder.build()
@@ -64,9 +72,12 @@ def test_prefill_between_decode_is_isolated_with_and_without_markers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "previous_clean"), [({3}, True), ({7}, True), ({2, 3, 4}, True), ({0}, False), (set(range(8)), False)]
+    ("lost", "previous_clean"),
+    [({3}, True), ({7}, True), ({2, 3, 4}, True), ({0}, False), (set(range(8)), False)],
 )
-def test_a_replay_that_lost_records_is_unclean_and_its_hole_is_no_idle(lost: set[int], previous_clean: bool) -> None:
+def test_a_replay_that_lost_records_is_unclean_and_its_hole_is_no_idle(
+    lost: set[int], previous_clean: bool
+) -> None:
     builder = TraceBuilder()
     for i in range(6):
         builder.marker(vllm(8))
@@ -127,7 +138,9 @@ def test_an_implausible_record_makes_its_step_unclean() -> None:
     builder = decode_run([8] * 5)
     middle = builder.markers[2]["start_ns"]
     launch = next(row for row in builder.launches if row["start_ns"] > middle)
-    builder.operation(Kernel("broken", -5), launch["start_ns"] + 10, launch["correlation"], rejected="negative_duration")  # type: ignore[operator]
+    builder.operation(
+        Kernel("broken", -5), launch["start_ns"] + 10, launch["correlation"], rejected="negative_duration"
+    )  # type: ignore[operator]
     found = segment(builder.build(), 0)
     assert clean(found) == [False, True, False, True, False]
 
@@ -263,7 +276,12 @@ def test_conservation_on_any_trace(steps: list, markers: bool, launches: bool) -
     builder.eager(Kernel("first", 1_000))
     for kind, batch, kernels, eager, pause, lost in steps:
         if kind != "bare":
-            name = {"decode": vllm(batch), "prefill": vllm(0, 0, (1, 99)), "mixed": vllm(batch, None, (1, 99)), "idle": vllm(0, 0)}[kind]
+            name = {
+                "decode": vllm(batch),
+                "prefill": vllm(0, 0, (1, 99)),
+                "mixed": vllm(batch, None, (1, 99)),
+                "idle": vllm(0, 0),
+            }[kind]
             builder.marker(name)
         if kind == "decode":
             builder.replay(kernels, lost=lost)

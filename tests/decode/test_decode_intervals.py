@@ -59,7 +59,13 @@ def test_containment_and_outside(gap: list[tuple[int, int]], intervals: list[tup
         assert outside_length(a, b, *merged) == len(set(range(a, b)) - cells(intervals))
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 40), st.integers(0, 12)), min_size=1, max_size=14))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 40), st.integers(0, 12)),
+        min_size=1,
+        max_size=14,
+    )
+)
 def test_shares_split_every_cell_among_the_families_that_run(rows: list[tuple[int, int, int, int]]) -> None:
     group, family = np.array([r[0] for r in rows]), np.array([r[1] for r in rows])
     start = np.array([r[2] for r in rows], np.int64)
@@ -84,7 +90,7 @@ def test_shares_split_every_cell_among_the_families_that_run(rows: list[tuple[in
     assert time.sum_ns.sum() == (end - start).sum()
 
 
-def test_shares_do_not_depend_on_how_steps_fall_into_chunks(monkeypatch) -> None:  # noqa: ANN001
+def test_shares_do_not_depend_on_how_steps_fall_into_chunks(monkeypatch) -> None:
     generator = np.random.default_rng(7)
     group = np.sort(generator.integers(0, 50, 2_000))
     family = generator.integers(0, 5, 2_000)

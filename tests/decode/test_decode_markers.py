@@ -47,7 +47,9 @@ def test_known_markers(
     assert facts.kv_tokens == kv
 
 
-@pytest.mark.parametrize("name", ["## forward ##", "nccl:all_reduce", "Optimizer.step#Adam.step", "captured", ""])
+@pytest.mark.parametrize(
+    "name", ["## forward ##", "nccl:all_reduce", "Optimizer.step#Adam.step", "captured", ""]
+)
 def test_other_annotations_are_no_steps(name: str) -> None:
     assert parse(name) is None
 
@@ -62,7 +64,14 @@ def frame(rows: list[tuple[str, int, int, int]]) -> pl.DataFrame:
 def test_nested_markers_add_no_step_and_lend_their_context() -> None:
     long = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)"
     markers = step_markers(
-        frame([("step[DECODE bs=32]", 0, 100, 1), (long, 10, 50, 1), ("step[DECODE bs=32]", 200, 100, 1), (long, 210, 50, 1)])
+        frame(
+            [
+                ("step[DECODE bs=32]", 0, 100, 1),
+                (long, 10, 50, 1),
+                ("step[DECODE bs=32]", 200, 100, 1),
+                (long, 210, 50, 1),
+            ]
+        )
     )
     assert len(markers) == 2
     assert markers.engine == "sglang"
@@ -76,7 +85,9 @@ def test_engine_markers_go_before_profiler_steps() -> None:
 
 
 def test_each_worker_thread_has_its_own_steps() -> None:
-    markers = frame([("step[DECODE bs=4]", 0, 50, 1), ("step[DECODE bs=4]", 5, 60, 2), ("step[DECODE bs=4]", 100, 50, 1)])
+    markers = frame(
+        [("step[DECODE bs=4]", 0, 50, 1), ("step[DECODE bs=4]", 5, 60, 2), ("step[DECODE bs=4]", 100, 50, 1)]
+    )
     assert len(step_markers(markers, frozenset({(1, 2)}))) == 1
     assert len(step_markers(markers, frozenset({(1, 1)}))) == 2
     assert len(step_markers(markers, frozenset({(9, 9)}))) == 3

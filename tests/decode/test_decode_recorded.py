@@ -2,10 +2,11 @@
 
 import statistics
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-from support.recorded import ALL_FILES, CLEAN_FILES, SWEEP, events, gpu_events, replays, union_ns
 
+from support.recorded import ALL_FILES, CLEAN_FILES, SWEEP, events, gpu_events, replays, union_ns
 from wavewise.decode import FamilyRules, describe
 from wavewise.decode.markers import parse
 from wavewise.findings import TraceFindings
@@ -40,7 +41,7 @@ def test_replay_span_busy_and_counts_equal_brute_force(name: str, found: dict[st
     busy = [union_ns([(e["start_ns"], e["end_ns"]) for e in r]) for r in clean]
     total = [sum(e["end_ns"] - e["start_ns"] for e in r) for r in clean]
     firsts = [min(e["start_ns"] for e in r) for r in mine]
-    steps = [b - a for a, b in zip(firsts[1:-1], firsts[2:], strict=True)]
+    steps = [b - a for a, b in pairwise(firsts[1:])]
     (row,) = found[name].decode
     assert row.clean_steps == 6
     assert row.samples is not None
@@ -98,7 +99,9 @@ def test_window_busy_and_idle_equal_brute_force(name: str, found: dict[str, Trac
         max(e["end_ns"] for e in r)
         - min(e["start_ns"] for e in r)
         - union_ns(
-            [(e["start_ns"], e["end_ns"]) for e in all_events if _overlaps(e, r)]  # side streams count as busy
+            [
+                (e["start_ns"], e["end_ns"]) for e in all_events if _overlaps(e, r)
+            ]  # side streams count as busy
         )
         for r in replays(name)
     )
@@ -136,7 +139,8 @@ def test_a_falling_batch_has_no_row_and_says_why(found: dict[str, TraceFindings]
 
 def test_mixed_has_every_marked_step(found: dict[str, TraceFindings]) -> None:
     marked = sorted(
-        (e for e in events(MIXED) if e["cat"] == "user_annotation" and parse(e["name"])), key=lambda e: e["ts"]
+        (e for e in events(MIXED) if e["cat"] == "user_annotation" and parse(e["name"])),
+        key=lambda e: e["ts"],
     )
     one = found[MIXED]
     assert [row.marker for row in one.steps] == [e["name"] for e in marked]
@@ -144,7 +148,8 @@ def test_mixed_has_every_marked_step(found: dict[str, TraceFindings]) -> None:
     assert [size for size, _ in sizes] == [24] * 4 + [27, 22, 16, 11, 8, 8, 8, 6, 3] + [16] * 4 + [5]
     captured = [1, 2, 4, 8, 16, 32, 48, 64, 80, 96]
     assert [bucket for _, bucket in sizes] == [min(c for c in captured if c >= size) for size, _ in sizes]
-    assert [(r.context_requests, r.context_tokens) for r in one.steps if r.kind == "mixed"][0] == (6, 8187)
+    first_mixed = next(r for r in one.steps if r.kind == "mixed")
+    assert (first_mixed.context_requests, first_mixed.context_tokens) == (6, 8187)
     assert sum(r.kind == "idle" for r in one.steps) == 2
     assert [r.kind for r in one.steps].count("prefill") == 2
 
@@ -200,4 +205,6 @@ def test_without_markers_the_same_decode_steps(
         assert [r.clean for r in bare] == [r.clean for r in marked]
         assert stripped.decode[0].gpu_span_ms == found[name].decode[0].gpu_span_ms
     # Batch 1 leaves no trace in the grids (every extent is 1); all other captured sizes must be learned.
-    assert all(now.bucket is not None for was, now in zip(marked, bare, strict=True) if (was.bucket or 0) >= 8)
+    assert all(
+        now.bucket is not None for was, now in zip(marked, bare, strict=True) if (was.bucket or 0) >= 8
+    )

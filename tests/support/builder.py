@@ -128,7 +128,9 @@ class TraceBuilder:
         self.gpu_free = max(self.gpu_free, at)
         self.now = max(self.now, at - 1)
 
-    def eager(self, kernel: Kernel, *, recorded: bool = True, lost: bool = False, delay_ns: int = 2_000) -> None:
+    def eager(
+        self, kernel: Kernel, *, recorded: bool = True, lost: bool = False, delay_ns: int = 2_000
+    ) -> None:
         correlation = self.launch("cudaLaunchKernel", recorded=recorded)
         start = max(self.now, self.gpu_free) + delay_ns
         if not lost:
@@ -138,7 +140,9 @@ class TraceBuilder:
         self.now = max(self.now, self.gpu_free) + ns
         self.gpu_free = max(self.gpu_free, self.now - ns)
 
-    def build(self, *, devices: tuple[DeviceProperties, ...] = (H200,), markers: bool = True, launches: bool = True) -> Trace:
+    def build(
+        self, *, devices: tuple[DeviceProperties, ...] = (H200,), markers: bool = True, launches: bool = True
+    ) -> Trace:
         """The Trace, sorted as readers sort it."""
         return Trace(
             path="built.json",
@@ -167,13 +171,20 @@ def layers(batch: int, count: int = 2) -> list[Kernel]:
         kernels += [
             Kernel("void vllm::rms_norm_kernel<c10::BFloat16>()", 2_000 + 10 * batch, grid=(batch, 1, 1)),
             Kernel("nvjet_sm90_tst_64x80", 10_000, grid=(48, 2, 1), registers=168, shared=100_000),
-            Kernel("void flash::flash_fwd_splitkv_kernel<T>()", 20_000 + 100 * batch, grid=(1, 4, batch), shared=102_400),
+            Kernel(
+                "void flash::flash_fwd_splitkv_kernel<T>()",
+                20_000 + 100 * batch,
+                grid=(1, 4, batch),
+                shared=102_400,
+            ),
             Kernel("void flash::flash_fwd_splitkv_combine_kernel<T>()", 2_000, grid=(batch, 2, 1)),
         ]
     return kernels
 
 
-def decode_run(batches: list[int], *, bucket: dict[int, int] | None = None, boundary_ns: int = 50_000) -> TraceBuilder:
+def decode_run(
+    batches: list[int], *, bucket: dict[int, int] | None = None, boundary_ns: int = 50_000
+) -> TraceBuilder:
     """A recording of decode steps, one replay each and one eager sampling kernel behind it."""
     builder = TraceBuilder()
     for batch in batches:

@@ -3,13 +3,15 @@
 import gzip
 import json
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 SWEEP = Path(__file__).parents[2] / "examples" / "h200-vllm-dsv4"
 CONTEXT4K = SWEEP / "context4k"
-CLEAN_FILES = [f"context4k/bs{size:03d}.json.gz" for size in (1, 8, 16, 32, 64, 80)] + ["context12k/bs064.json.gz"]
+CLEAN_FILES = [f"context4k/bs{size:03d}.json.gz" for size in (1, 8, 16, 32, 64, 80)] + [
+    "context12k/bs064.json.gz"
+]
 ALL_FILES = [*CLEAN_FILES, "context4k/falling-bucket096.json.gz", "mixed.json.gz"]
 
 
@@ -20,7 +22,7 @@ def exact_ns(value: Decimal | int) -> int:
     return int(scaled)
 
 
-@lru_cache(maxsize=None)
+@cache
 def events(name: str) -> list[dict[str, Any]]:
     """All complete events of a recorded trace, numbers as Decimal."""
     with gzip.open(SWEEP / name) as file:

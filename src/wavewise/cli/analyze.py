@@ -28,14 +28,21 @@ def analyze(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="PATH...", help="Trace files, or folders of them; together one investigation.", show_default=False
+            metavar="PATH...",
+            help="Trace files, or folders of them; together one investigation.",
+            show_default=False,
         ),
     ] = None,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the findings as JSON.")] = None,
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as markdown.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML file.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as markdown.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML file.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help=f"Write every rendering there: {REPORT}, JSON, HTML, charts.")
+        Path | None,
+        typer.Option(metavar="DIR", help=f"Write every rendering there: {REPORT}, JSON, HTML, charts."),
     ] = None,
     gpu: Annotated[
         str | None, typer.Option(metavar="NAME", help="The GPU, where the trace does not say or is wrong.")
@@ -44,10 +51,13 @@ def analyze(
         Path | None, typer.Option(metavar="FILE", help="GPU catalogue (TOML) to add to the built-in one.")
     ] = None,
     rules: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Kernel family rules (TOML), tried before the built-in ones.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Kernel family rules (TOML), tried before the built-in ones."),
     ] = None,
-    label: LabelOption = None,
-    recursive: Annotated[bool, typer.Option("--recursive", help="Search folders below the given ones.")] = False,
+    label: LabelOption = None,  # noqa: ARG001 - LabelledCommand reads it
+    recursive: Annotated[
+        bool, typer.Option("--recursive", help="Search folders below the given ones.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Say where each millisecond of the decode steps in these traces goes, and why."""

@@ -16,7 +16,9 @@ _KEYS = ("context", "model")
 LabelOption = Annotated[
     list[str] | None,
     typer.Option(
-        _FLAG, metavar="KEY=VALUE PATH", help="What the trace does not say of the PATH that follows: context=12k, model=NAME."
+        _FLAG,
+        metavar="KEY=VALUE PATH",
+        help="What the trace does not say of the PATH that follows: context=12k, model=NAME.",
     ),
 ]
 """Declares the option for the help; `LabelledCommand` reads it."""
@@ -55,7 +57,9 @@ def split_labels(args: Sequence[str]) -> tuple[list[str], dict[Path, dict[str, s
             text = word.partition("=")[2] if word != _FLAG else next(words, "")
             key, equals, value = (part.strip() for part in text.partition("="))
             if not equals or not value:
-                raise UsageError(f"{_FLAG} {text!r}: write KEY=VALUE PATH, for example {_FLAG} context=12k PATH")
+                raise UsageError(
+                    f"{_FLAG} {text!r}: write KEY=VALUE PATH, for example {_FLAG} context=12k PATH"
+                )
             if key not in _KEYS:
                 raise UsageError(f"{_FLAG} {text!r}: unknown key {key!r}; known: {', '.join(_KEYS)}")
             pending[key] = value
@@ -67,5 +71,7 @@ def split_labels(args: Sequence[str]) -> tuple[list[str], dict[Path, dict[str, s
             pending = {}
         rest.append(word)
     if pending:
-        raise UsageError(f"{_FLAG} {'='.join(next(iter(pending.items())))}: the PATH it describes must follow it")
+        raise UsageError(
+            f"{_FLAG} {'='.join(next(iter(pending.items())))}: the PATH it describes must follow it"
+        )
     return rest, labels

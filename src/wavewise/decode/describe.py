@@ -76,30 +76,46 @@ def describe(
     idle = found.idle
     return Described(
         findings=TraceFindings(
-            path=trace.path, source=trace.source, engine=found.engine, gpu=row,
+            path=trace.path,
+            source=trace.source,
+            engine=found.engine,
+            gpu=row,
             events=EventCounts(
-                read=trace.events_read, kernels=kinds["kernel"], memcpys=kinds["memcpy"],
-                memsets=kinds["memset"], salvaged=trace.salvaged, warnings=warnings_of(trace, device, found),
+                read=trace.events_read,
+                kernels=kinds["kernel"],
+                memcpys=kinds["memcpy"],
+                memsets=kinds["memset"],
+                salvaged=trace.salvaged,
+                warnings=warnings_of(trace, device, found),
             ),
-            window_ns=idle.window_ns, busy_ns=idle.busy_ns, sum_ns=idle.sum_ns, device=device, rank=trace.rank,
-            document=trace.document, context_length=context_length, context_length_source=context_source,
-            segmentation=found.source, idle=idle.idle, steps=found.rows, decode=tuple(decode),
+            window_ns=idle.window_ns,
+            busy_ns=idle.busy_ns,
+            sum_ns=idle.sum_ns,
+            device=device,
+            rank=trace.rank,
+            document=trace.document,
+            context_length=context_length,
+            context_length_source=context_source,
+            segmentation=found.source,
+            idle=idle.idle,
+            steps=found.rows,
+            decode=tuple(decode),
             decode_reason=None if decode else why_no_row(found),
             kernels=tuple(sorted(kernels, key=lambda k: -k.sum_us_per_step)),
             unexplained_names=_unexplained(found, family),
-            bucket_use=tuple(
-                BucketUse(batch_size=size, bucket=bucket, steps=steps)
-                for (size, bucket), steps in sorted(
-                    Counter(
-                        (step.batch_size, step.bucket) for step in found.rows
-                        if step.kind == "decode" and step.batch_size
-                    ).items(),
-                    key=lambda item: (item[0][0] or 0, item[0][1] or 0),
-                ) if size is not None
-            ),
+            bucket_use=_bucket_use(found),
         ),
         times=tuple(times),
-    )  # fmt: skip
+    )
+
+
+def _bucket_use(found: Segmentation) -> tuple[BucketUse, ...]:
+    """How often each batch size replayed each bucket, over all decode steps."""
+    uses = Counter(
+        (step.batch_size, step.bucket) for step in found.rows if step.kind == "decode" and step.batch_size
+    )
+    rows = [BucketUse(batch_size=size, bucket=bucket, steps=steps) for (size, bucket), steps in uses.items()]
+    return tuple(sorted(rows, key=lambda use: (use.batch_size, use.bucket or 0)))
 
 
 def resolve_gpu(
@@ -109,11 +125,14 @@ def resolve_gpu(
     if gpu is not None:
         return (
             GpuRow(
-                name=gpu.name, compute_capability=gpu.compute_capability, sm_count=gpu.sm_count, spec=gpu.id,
+                name=gpu.name,
+                compute_capability=gpu.compute_capability,
+                sm_count=gpu.sm_count,
+                spec=gpu.id,
                 source="argument",
             ),
             gpu,
-        )  # fmt: skip
+        )
     own = trace.properties_of(device)
     if own is None:
         reason = "the trace does not describe its GPU; name it with --gpu"
@@ -132,11 +151,19 @@ def resolve_gpu(
     figures = {
         name: getattr(own, name)
         for name in (
-            "name", "compute_capability", "sm_count", "warp_size", "max_threads_per_cta", "max_threads_per_sm",
-            "registers_per_sm", "shared_memory_per_sm", "shared_memory_per_cta", "shared_memory_per_cta_optin",
+            "name",
+            "compute_capability",
+            "sm_count",
+            "warp_size",
+            "max_threads_per_cta",
+            "max_threads_per_sm",
+            "registers_per_sm",
+            "shared_memory_per_sm",
+            "shared_memory_per_cta",
+            "shared_memory_per_cta_optin",
             "memory_bytes",
         )
-    }  # fmt: skip
+    }
     return row, gpus.from_figures(**figures)
 
 
@@ -193,7 +220,11 @@ def why_no_row(found: Segmentation) -> str:
         listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
         return f"No decode step was found: the steps are {listed}."
     sizes = [row.batch_size for row in decode]
-    count = f"None of the {len(decode)} decode steps is clean" if len(decode) > 1 else "The one decode step is not clean"
+    count = (
+        f"None of the {len(decode)} decode steps is clean"
+        if len(decode) > 1
+        else "The one decode step is not clean"
+    )
     changing = sum("requests, this one" in (row.unclean_reason or "") for row in decode)
     if changing > len(decode) / 2:
         shown = ", ".join(str(size) for size in sizes[:12]) + (", ..." if len(sizes) > 12 else "")

@@ -62,13 +62,21 @@ class IdleSplit:
     def inside(self, start: IntArray, end: IntArray) -> IntArray:
         """How long the GPU ran nothing within each of the extents [start, end)."""
         total = np.concatenate([[0], np.cumsum(self.gap_end_ns - self.gap_start_ns)])
-        return total[np.searchsorted(self.gap_start_ns, end)] - total[np.searchsorted(self.gap_start_ns, start)]
+        return (
+            total[np.searchsorted(self.gap_start_ns, end)] - total[np.searchsorted(self.gap_start_ns, start)]
+        )
 
 
 def split_idle(
-    operations: Operations, replays: Replays, *, interior_start: IntArray, interior_end: IntArray,
-    step_first: IntArray, host_start: IntArray, host_end: IntArray,
-) -> IdleSplit:  # fmt: skip
+    operations: Operations,
+    replays: Replays,
+    *,
+    interior_start: IntArray,
+    interior_end: IntArray,
+    step_first: IntArray,
+    host_start: IntArray,
+    host_end: IntArray,
+) -> IdleSplit:
     """Splits the window of one device.
 
     Args:
@@ -88,9 +96,10 @@ def split_idle(
     boundary = ~(in_hole | in_replay | in_step)
     burst, burst_ns = _bursts(lo, hi, boundary, step_first, host_start, host_end)
     kind = np.select(
-        [in_hole, in_replay, in_step, burst], ["unrecorded", "intra_replay", "intra_step", "inter_burst"],
+        [in_hole, in_replay, in_step, burst],
+        ["unrecorded", "intra_replay", "intra_step", "inter_burst"],
         default="step_boundary",
-    )  # fmt: skip
+    )
     # A replay that the end of the recording cut off leaves no hole inside the window, and spoils nothing.
     lost = bool(length[in_hole].any()) and not replays.bundled
     idle = Idle(
@@ -103,9 +112,15 @@ def split_idle(
         unsafe_reason=_unsafe_reason(replays, lost),
     )
     split = IdleSplit(
-        window_start_ns=window[0], window_end_ns=window[1], busy_ns=busy,
-        sum_ns=int((end - start).sum()), idle=idle, gap_start_ns=lo, gap_end_ns=hi, gap_kind=kind,
-    )  # fmt: skip
+        window_start_ns=window[0],
+        window_end_ns=window[1],
+        busy_ns=busy,
+        sum_ns=int((end - start).sum()),
+        idle=idle,
+        gap_start_ns=lo,
+        gap_end_ns=hi,
+        gap_kind=kind,
+    )
     if split.busy_ns + idle.total_ns != split.window_ns:
         raise AssertionError(f"idle split does not add up: {split.busy_ns} + {idle} != {split.window_ns}")
     return split
@@ -115,7 +130,9 @@ def _unsafe_reason(replays: Replays, lost: bool) -> str | None:
     if replays.bundled:
         return "graph launches were recorded as wholes, so what ran inside them is unknown"
     if lost:
-        return f"{int((~replays.complete).sum())} graph replay(s) lost records, so part of the idle time is none"
+        return (
+            f"{int((~replays.complete).sum())} graph replay(s) lost records, so part of the idle time is none"
+        )
     return None
 
 
@@ -157,7 +174,12 @@ def _holes(operations: Operations, replays: Replays) -> tuple[IntArray, IntArray
 
 
 def _bursts(
-    lo: IntArray, hi: IntArray, boundary: np.ndarray, step_first: IntArray, host_start: IntArray, host_end: IntArray
+    lo: IntArray,
+    hi: IntArray,
+    boundary: np.ndarray,
+    step_first: IntArray,
+    host_start: IntArray,
+    host_end: IntArray,
 ) -> tuple[np.ndarray, int]:
     """Which boundary gaps hold inter-burst idle, and how much in all."""
     burst = np.zeros(len(lo), bool)

@@ -1,8 +1,9 @@
 """Arithmetic on sets of intervals: unions, gaps, containment. All in integer nanoseconds, all vectorised."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-IntArray = np.ndarray
+IntArray = NDArray[np.int64]
 """One-dimensional int64 array."""
 
 

@@ -63,9 +63,13 @@ def _point(segmentation: Segmentation, rows: list[StepRow]) -> Point:
     return Point(
         batch_size=rows[0].batch_size,
         bucket=max(set(buckets), key=lambda b: (buckets.count(b), -b)) if buckets else None,
-        steps=tuple(rows), inside=inside, owned=owned, ordinal=ordinal[inside], owned_ordinal=ordinal[owned],
+        steps=tuple(rows),
+        inside=inside,
+        owned=owned,
+        ordinal=ordinal[inside],
+        owned_ordinal=ordinal[owned],
         eager=eager,
-    )  # fmt: skip
+    )
 
 
 def summary(values: Sequence[float] | np.ndarray, unit_ns: int = 1) -> Summary:
@@ -163,9 +167,7 @@ def step_times(
         span_ns=span,
         tokens=tuple(row.generation_tokens for row in point.steps if row.generation_tokens is not None),
         launch_ns=_launch_ns(segmentation, point),
-        time=family_time(
-            point.ordinal, family[point.inside], start, end, len(point.steps), len(families)
-        ),
+        time=family_time(point.ordinal, family[point.inside], start, end, len(point.steps), len(families)),
         families=tuple(families),
     )
 
@@ -273,7 +275,7 @@ def _timeline(
     return Timeline(
         step_index=point.steps[nearest].index,
         names=tuple(table),
-        families=tuple(families[family_of[name]] for name in table),
+        families=tuple(str(families[int(family_of[name])]) for name in table),
         start_ns=tuple((operations.start_ns[mine] - origin).tolist()),
         duration_ns=tuple((operations.end_ns[mine] - operations.start_ns[mine]).tolist()),
         stream=tuple(operations.frame["stream"].gather(mine).to_list()),

@@ -15,9 +15,17 @@ from wavewise.occupancy import residency, waves
 from wavewise.units import NS_PER_US
 
 _KEY = [
-    "name", "kind", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers_per_thread",
+    "name",
+    "kind",
+    "grid_x",
+    "grid_y",
+    "grid_z",
+    "block_x",
+    "block_y",
+    "block_z",
+    "registers_per_thread",
     "shared_memory_bytes",
-]  # fmt: skip
+]
 
 
 def kernel_rows(
@@ -67,18 +75,25 @@ def _row(
     low, median, high = np.percentile(total, [10, 50, 90]) / NS_PER_US
     recorded = row["recorded"]
     kernel = KernelRow(
-        name=str(row["name"]), family=families[_int(row["family"])], batch_size=point.batch_size,
+        name=str(row["name"]),
+        family=families[_int(row["family"])],
+        batch_size=point.batch_size,
         bucket=point.bucket,
         launches_per_step=float(np.median(launches)),
         median_us=_float(row["median_ns"]) / NS_PER_US,
-        sum_us_per_step=float(median), sum_us_per_step_p10=float(low), sum_us_per_step_p90=float(high),
-        mean_launches_per_step=float(launches.mean()), mean_us_per_step=float(total.mean()) / NS_PER_US,
-        kind=str(row["kind"]), in_replay=_float(row["replayed"]) > 0.5,
-        grid=_triple(row, "grid"), block=_triple(row, "block"),
+        sum_us_per_step=float(median),
+        sum_us_per_step_p10=float(low),
+        sum_us_per_step_p90=float(high),
+        mean_launches_per_step=float(launches.mean()),
+        mean_us_per_step=float(total.mean()) / NS_PER_US,
+        kind=str(row["kind"]),
+        in_replay=_float(row["replayed"]) > 0.5,
+        grid=_triple(row, "grid"),
+        block=_triple(row, "block"),
         registers_per_thread=_optional_int(row["registers_per_thread"]),
         shared_memory_bytes=_optional_int(row["shared_memory_bytes"]),
         recorded_occupancy=None if recorded is None else _float(recorded),
-    )  # fmt: skip
+    )
     return with_occupancy(kernel, gpu)
 
 

@@ -13,7 +13,7 @@ The grammars are those that the engines write today:
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -102,14 +102,22 @@ def _sglang(found: re.Match[str]) -> MarkerFacts:
     tokens = fields.get("toks", fields.get("tokens"))
     if kind == "decode":
         return MarkerFacts(
-            kind=kind, engine="sglang", batch_size=size, context_requests=0, context_tokens=0,
+            kind=kind,
+            engine="sglang",
+            batch_size=size,
+            context_requests=0,
+            context_tokens=0,
             generation_tokens=tokens if tokens is not None else (size if found["mode"] == "DECODE" else None),
-        )  # fmt: skip
+        )
     if kind == "prefill":
         return MarkerFacts(
-            kind=kind, engine="sglang", batch_size=0, context_requests=size, context_tokens=tokens,
+            kind=kind,
+            engine="sglang",
+            batch_size=0,
+            context_requests=size,
+            context_tokens=tokens,
             generation_tokens=0,
-        )  # fmt: skip
+        )
     if kind == "idle":
         return MarkerFacts(kind=kind, engine="sglang", batch_size=0, context_requests=0, context_tokens=0)
     return MarkerFacts(kind=kind, engine="sglang", batch_size=None, context_tokens=tokens)
@@ -195,22 +203,17 @@ def _with_nested(
     found = markers.filter(pl.col("name").is_in(inner))
     starts = rows["start_ns"].to_numpy()
     ends = starts + rows["duration_ns"].fill_null(0).to_numpy()
-    at = np.searchsorted(starts, found["start_ns"].to_numpy(), side="right") - 1
+    at: list[int] = (np.searchsorted(starts, found["start_ns"].to_numpy(), side="right") - 1).tolist()
     result = list(facts)
-    for index, name, start in zip(at.tolist(), found["name"].to_list(), found["start_ns"].to_list(), strict=True):
+    for index, name, start in zip(at, found["name"].to_list(), found["start_ns"].to_list(), strict=True):
         if index < 0 or start > ends[index]:
             continue
         outer, nested = result[index], known[name]
         if outer.kv_tokens is None and outer.batch_size == nested.batch_size:
-            result[index] = MarkerFacts(
-                kind=outer.kind,
-                engine=outer.engine,
-                batch_size=outer.batch_size,
-                context_requests=outer.context_requests,
-                context_tokens=outer.context_tokens,
-                generation_tokens=outer.generation_tokens
-                if outer.generation_tokens is not None
-                else nested.generation_tokens,
+            tokens = outer.generation_tokens
+            result[index] = replace(
+                outer,
+                generation_tokens=nested.generation_tokens if tokens is None else tokens,
                 kv_tokens=nested.kv_tokens,
             )
     return tuple(result)

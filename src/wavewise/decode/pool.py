@@ -66,13 +66,17 @@ def operating_points(
     keys = _context_keys(entries)
     groups: dict[tuple[object, ...], list[_Entry]] = {}
     for entry, key in zip(entries, keys, strict=True):
-        groups.setdefault((entry.findings.gpu.name, entry.findings.engine, key, entry.row.batch_size), []).append(entry)
+        groups.setdefault(
+            (entry.findings.gpu.name, entry.findings.engine, key, entry.row.batch_size), []
+        ).append(entry)
     notes += _context_notes(entries, keys)
     points: list[OperatingPoint] = []
     for members in groups.values():
         points.append(_point(members))
         notes += _repeat_notes(members)
-    points.sort(key=lambda p: (p.gpu or "", p.engine, p.context_length or 0, p.context_label or "", p.batch_size))
+    points.sort(
+        key=lambda p: (p.gpu or "", p.engine, p.context_length or 0, p.context_label or "", p.batch_size)
+    )
     return tuple(points), tuple(notes)
 
 
@@ -92,28 +96,34 @@ def _leading(described: Sequence[Described]) -> tuple[list[int], list[Note]]:
         return chosen, []
     return chosen, [
         Note(
-            level="info", code="one_rank_stands_for_all",
+            level="info",
+            code="one_rank_stands_for_all",
             message=f"{left} further device(s) or rank(s) of the same run are described each on their own; "
             "operating points and scaling rest on the lowest.",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _mixed_inputs(entries: Sequence[_Entry], models: Sequence[str | None]) -> list[Note]:
     notes: list[Note] = []
     for code, noun, values in (
         ("different_gpus", "GPUs", {e.findings.gpu.name for e in entries if e.findings.gpu.name}),
-        ("different_engines", "engines", {e.findings.engine for e in entries if e.findings.engine != "unknown"}),
+        (
+            "different_engines",
+            "engines",
+            {e.findings.engine for e in entries if e.findings.engine != "unknown"},
+        ),
         ("different_models", "models", {m for e in entries if (m := models[e.trace])}),
     ):
         if len(values) > 1:
             notes.append(
                 Note(
-                    level="stop", code=code,
+                    level="stop",
+                    code=code,
                     message=f"The traces come from different {noun} ({', '.join(sorted(values))}), so nothing is "
                     "fitted across them. Analyse each apart.",
                 )
-            )  # fmt: skip
+            )
     if not notes and (unlike := _unlike_models(entries)):
         notes.append(unlike)
     return notes
@@ -132,10 +142,11 @@ def _unlike_models(entries: Sequence[_Entry]) -> Note | None:
         return None
     shown = ", ".join(f"{count:g} in {path}" for count, path in sorted(counts.items()))
     return Note(
-        level="stop", code="different_models",
+        level="stop",
+        code="different_models",
         message=f"The traces do not look like one model: attention launches per step differ ({shown}). Nothing is "
         "fitted across them.",
-    )  # fmt: skip
+    )
 
 
 def _context_keys(entries: Sequence[_Entry]) -> list[object]:
@@ -159,26 +170,30 @@ def _context_keys(entries: Sequence[_Entry]) -> list[object]:
 def _context_notes(entries: Sequence[_Entry], keys: Sequence[object]) -> list[Note]:
     if not entries:
         return []
-    known = sorted({_context_name(e.context) for e, key in zip(entries, keys, strict=True) if key is not None})
+    known = sorted(
+        {_context_name(e.context) for e, key in zip(entries, keys, strict=True) if key is not None}
+    )
     unknown = sum(key is None for key in keys)
     notes: list[Note] = []
     if len(known) > 1 or (known and unknown):
         listed = ", ".join([*known, *(["unknown"] if unknown else [])])
         notes.append(
             Note(
-                level="caution", code="different_contexts",
+                level="caution",
+                code="different_contexts",
                 message=f"The traces hold different context lengths ({listed}): they are not pooled, and scaling "
                 "with the batch is fitted within one.",
             )
-        )  # fmt: skip
+        )
     if unknown and len(entries) > 1 and not known:
         notes.append(
             Note(
-                level="info", code="context_assumed",
+                level="info",
+                code="context_assumed",
                 message="The traces do not say their context length, so one and the same is assumed for all. "
                 "If it differs, say so: --label context=12k PATH.",
             )
-        )  # fmt: skip
+        )
     return notes
 
 
@@ -210,14 +225,16 @@ def _repeat_notes(members: Sequence[_Entry]) -> list[Note]:
     batch, count = members[0].row.batch_size, len(members)
     notes = [
         Note(
-            level="info", code="repeats_pooled",
+            level="info",
+            code="repeats_pooled",
             message=f"Batch {batch} was recorded {count} times under the same conditions; the clean steps are pooled.",
         )
-    ]  # fmt: skip
+    ]
     apart: list[str] = []
     for family in dict.fromkeys(f.family for entry in members for f in entry.row.families):
         values = [
-            next((f.sum_us_per_step for f in entry.row.families if f.family == family), 0.0) for entry in members
+            next((f.sum_us_per_step for f in entry.row.families if f.family == family), 0.0)
+            for entry in members
         ]
         low, high = min(values), max(values)
         if high - low > max(_REPEATS_MATTER_US, _REPEATS_DIFFER * low):
@@ -225,9 +242,10 @@ def _repeat_notes(members: Sequence[_Entry]) -> list[Note]:
     if apart:
         notes.append(
             Note(
-                level="caution", code="repeats_differ",
+                level="caution",
+                code="repeats_differ",
                 message=f"The {count} recordings of batch {batch} differ by more than noise ({'; '.join(apart)}): "
                 "different context lengths or settings? Label them (--label context=12k PATH) to keep them apart.",
             )
-        )  # fmt: skip
+        )
     return notes

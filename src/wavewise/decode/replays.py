@@ -114,7 +114,9 @@ def host_launches(trace: Trace, device: int) -> HostLaunches:
             for frame in (trace.operations, trace.rejected)
         ]
     ).unique()
-    of_any = pl.concat([trace.operations.select("correlation"), trace.rejected.select("correlation")]).unique()
+    of_any = pl.concat(
+        [trace.operations.select("correlation"), trace.rejected.select("correlation")]
+    ).unique()
     mine = calls.join(of_device, on="correlation", how="semi")
     threads = frozenset(mine.select("pid", "tid").unique().iter_rows())
     orphans = calls.join(of_any, on="correlation", how="anti").filter(
@@ -182,16 +184,28 @@ def operations_of(trace: Trace, device: int, launches: HostLaunches) -> tuple[Op
     shape = frame.select(pl.struct(_SHAPE).rank("dense").alias("shape"))["shape"].to_numpy().astype(np.int64)
     correlation = frame["correlation"].fill_null(-1).to_numpy()
     replays, replay = _replays(
-        correlation, shared, launch, start, end, frame["stream"].to_numpy(), shape,
-        geometry=frame["grid_x"].is_not_null().to_numpy(), calls=calls,
-    )  # fmt: skip
+        correlation,
+        shared,
+        launch,
+        start,
+        end,
+        frame["stream"].to_numpy(),
+        shape,
+        geometry=frame["grid_x"].is_not_null().to_numpy(),
+        calls=calls,
+    )
     return (
         Operations(
-            frame=frame, start_ns=start, end_ns=end, launch_ns=launch, launch_known=known, replay=replay,
+            frame=frame,
+            start_ns=start,
+            end_ns=end,
+            launch_ns=launch,
+            launch_known=known,
+            replay=replay,
             shape=shape,
         ),
         replays,
-    )  # fmt: skip
+    )
 
 
 def estimate_launch(
@@ -214,9 +228,17 @@ def estimate_launch(
 
 
 def _replays(
-    correlation: IntArray, shared: np.ndarray, launch: IntArray, start: IntArray, end: IntArray,
-    stream: IntArray, shape: IntArray, *, geometry: np.ndarray, calls: pl.DataFrame,
-) -> tuple[Replays, IntArray]:  # fmt: skip
+    correlation: IntArray,
+    shared: np.ndarray,
+    launch: IntArray,
+    start: IntArray,
+    end: IntArray,
+    stream: IntArray,
+    shape: IntArray,
+    *,
+    geometry: np.ndarray,
+    calls: pl.DataFrame,
+) -> tuple[Replays, IntArray]:
     graph_calls = calls.filter("graph")
     members = np.flatnonzero(shared)
     ids, inverse = np.unique(correlation[members], return_inverse=True)
@@ -226,32 +248,60 @@ def _replays(
     lo, hi = np.zeros(n, np.int64), np.zeros(n, np.int64)
     launched, count = np.zeros(n, np.int64), np.zeros(n, np.int64)
     main = np.full(n, -1, np.int64)
-    pieces = np.split(members[np.argsort(inverse, kind="stable")], np.cumsum(np.bincount(inverse, minlength=recorded))[:-1]) if recorded else []
+    pieces = (
+        np.split(
+            members[np.argsort(inverse, kind="stable")],
+            np.cumsum(np.bincount(inverse, minlength=recorded))[:-1],
+        )
+        if recorded
+        else []
+    )
     for i, piece in enumerate(pieces):
         lo[i], hi[i] = start[piece].min(), end[piece].max()
         launched[i], count[i] = launch[piece[0]], len(piece)
         values, counts = np.unique(stream[piece], return_counts=True)
         main[i] = values[counts.argmax()]
-    at = dict(zip(graph_calls["correlation"].to_list(), graph_calls.select("start_ns", "duration_ns").iter_rows(), strict=True))
-    duration = np.array([(at.get(c) or (0, None))[1] if (at.get(c) or (0, None))[1] is not None else -1 for c in ids.tolist()], np.int64)
+    at = dict(
+        zip(
+            graph_calls["correlation"].to_list(),
+            graph_calls.select("start_ns", "duration_ns").iter_rows(),
+            strict=True,
+        )
+    )
+    duration = np.array(
+        [
+            (at.get(c) or (0, None))[1] if (at.get(c) or (0, None))[1] is not None else -1
+            for c in ids.tolist()
+        ],
+        np.int64,
+    )
     for i in range(recorded, n):
         launched[i] = at[int(ids[i])][0]
     order = np.lexsort((lo, launched))
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
-    graph, complete, first_lost, holes = _match([shape[p] for p in pieces], [bool(geometry[p].any()) for p in pieces], n)
+    graph, complete, first_lost, holes = _match(
+        [shape[p] for p in pieces], [bool(geometry[p].any()) for p in pieces], n
+    )
     replay = np.full(len(start), -1, np.int64)
     replay[members] = rank[inverse]
     return (
         Replays(
-            correlation=ids[order], start_ns=lo[order], end_ns=hi[order], launch_ns=launched[order],
-            launch_duration_ns=duration[order], operations=count[order], graph=graph[order],
-            complete=complete[order], first_lost=first_lost[order],
-            hole_after=tuple(holes[i] for i in order.tolist()), main_stream=main[order],
+            correlation=ids[order],
+            start_ns=lo[order],
+            end_ns=hi[order],
+            launch_ns=launched[order],
+            launch_duration_ns=duration[order],
+            operations=count[order],
+            graph=graph[order],
+            complete=complete[order],
+            first_lost=first_lost[order],
+            hole_after=tuple(holes[int(i)] for i in order),
+            main_stream=main[order],
             bundled=recorded == 0 and n > 0,
         ),
         replay,
-    )  # fmt: skip
+    )
 
 
 def _match(
@@ -272,7 +322,7 @@ def _match(
     for i, shape in enumerate(shapes):
         kinds.setdefault(np.sort(shape).tobytes(), []).append(i)
     signatures = sorted(kinds.values(), key=lambda replays: len(shapes[replays[0]]), reverse=True)
-    counters = [Counter(shapes[replays[0]].tolist()) for replays in signatures]
+    counters: list[Counter[int]] = [Counter(shapes[replays[0]].tolist()) for replays in signatures]
     whole_of: list[int] = []
     for at, replays in enumerate(signatures):
         whole = at

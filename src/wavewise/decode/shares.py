@@ -64,13 +64,12 @@ def family_time(
     np.add.at(result.launches, (group, family), 1)
     order = np.argsort(group, kind="stable")
     sizes = np.bincount(group, minlength=groups)
-    last = np.cumsum(sizes)
+    last: IntArray = np.cumsum(sizes)
     at = 0
     while at < groups:
         # At least one group, else as many as fit the chunk.
         base = last[at] - sizes[at]
-        upto = int(np.searchsorted(last, base + _CHUNK_POINTS // 2, side="right"))
-        upto = max(upto, at + 1)
+        upto = max(at + 1, int(np.count_nonzero(last <= base + _CHUNK_POINTS // 2)))
         members = order[base : last[upto - 1]]
         _sweep(result, group[members], family[members], start[members], end[members])
         at = upto

@@ -93,9 +93,14 @@ def segment(trace: Trace, device: int, *, sm_count: int | None = None) -> Segmen
     times = _Times.of(operations, replays, step, replay_step, count)
     no_replay = _without_replay(kinds, times.replays)
     idle = split_idle(
-        operations, replays, interior_start=times.start[no_replay], interior_end=times.end[no_replay],
-        step_first=times.first, host_start=frame.host_start_ns, host_end=frame.host_end_ns,
-    )  # fmt: skip
+        operations,
+        replays,
+        interior_start=times.start[no_replay],
+        interior_end=times.end[no_replay],
+        step_first=times.first,
+        host_start=frame.host_start_ns,
+        host_end=frame.host_end_ns,
+    )
     rows = _rows(frame, kinds, times, operations, replays, replay_step, sm_count, idle)
     evidence = cleanliness.Evidence(
         rows=rows,
@@ -114,13 +119,23 @@ def segment(trace: Trace, device: int, *, sm_count: int | None = None) -> Segmen
     )
     rows = cleanliness.judge(evidence)
     return Segmentation(
-        operations=operations, replays=replays, launches=launches, step=step, replay_step=replay_step, rows=rows,
-        facts=frame.facts, source=frame.source, engine=frame.engine, idle=idle,
+        operations=operations,
+        replays=replays,
+        launches=launches,
+        step=step,
+        replay_step=replay_step,
+        rows=rows,
+        facts=frame.facts,
+        source=frame.source,
+        engine=frame.engine,
+        idle=idle,
         lost_launches={
-            "graph": 0 if replays.bundled else int(((replay_step >= 0) & (replays.operations == 0) & ~_in(capturing, replay_step)).sum()),
+            "graph": 0
+            if replays.bundled
+            else int(((replay_step >= 0) & (replays.operations == 0) & ~_in(capturing, replay_step)).sum()),
             "kernel": len(real_loss),
         },
-    )  # fmt: skip
+    )
 
 
 def _in(mask: np.ndarray, step: IntArray) -> np.ndarray:
@@ -134,9 +149,14 @@ def _frame(
     if len(markers) and not _several_steps_in_one(markers, replays):
         bounds = markers.start_ns
         frame = _Frame(
-            bounds_ns=bounds, host_start_ns=bounds, host_end_ns=markers.end_ns, facts=markers.facts,
-            names=markers.names, source=markers.source, engine=markers.engine,
-        )  # fmt: skip
+            bounds_ns=bounds,
+            host_start_ns=bounds,
+            host_end_ns=markers.end_ns,
+            facts=markers.facts,
+            names=markers.names,
+            source=markers.source,
+            engine=markers.engine,
+        )
         step = np.searchsorted(bounds, operations.launch_ns, side="right") - 1
         replay_step = np.searchsorted(bounds, replays.launch_ns, side="right") - 1
         return frame, step, replay_step
@@ -153,10 +173,14 @@ def _frame(
     step[in_replay] = replay_step[operations.replay[in_replay]]
     host_start, host_end = _host_extent(launches, found.bounds_ns)
     frame = _Frame(
-        bounds_ns=found.bounds_ns, host_start_ns=host_start, host_end_ns=host_end,
-        facts=(None,) * len(found.replays), names=(None,) * len(found.replays), source="structure",
+        bounds_ns=found.bounds_ns,
+        host_start_ns=host_start,
+        host_end_ns=host_end,
+        facts=(None,) * len(found.replays),
+        names=(None,) * len(found.replays),
+        source="structure",
         engine="unknown",
-    )  # fmt: skip
+    )
     return frame, step, replay_step
 
 
@@ -165,7 +189,9 @@ def _several_steps_in_one(markers: StepMarkers, replays: Replays) -> bool:
     if markers.source != "profiler_steps" or not len(replays):
         return False
     step = np.searchsorted(markers.start_ns, replays.launch_ns, side="right") - 1
-    pairs = pl.DataFrame({"step": step, "graph": replays.graph}).filter((pl.col("step") >= 0) & (pl.col("graph") >= 0))
+    pairs = pl.DataFrame({"step": step, "graph": replays.graph}).filter(
+        (pl.col("step") >= 0) & (pl.col("graph") >= 0)
+    )
     if not pairs.height:
         return False
     repeats = pairs.group_by("step", "graph").len()["len"].to_numpy()
@@ -191,7 +217,9 @@ def _kinds(frame: _Frame, replay_step: IntArray, replays: Replays, operations: O
         return [facts.kind if facts else "unknown" for facts in frame.facts]
     names = operations.frame["name"].cast(pl.String).unique()
     training = bool(names.str.contains(_TRAINING).any())
-    return ["decode" if replayed[i] and not training and not replays.bundled else "unknown" for i in range(count)]
+    return [
+        "decode" if replayed[i] and not training and not replays.bundled else "unknown" for i in range(count)
+    ]
 
 
 def _without_replay(kinds: list[str], replays: IntArray) -> np.ndarray:
@@ -204,9 +232,11 @@ def _rejected_steps(trace: Trace, device: int, launches: HostLaunches, frame: _F
     """The step that each rejected record of this device belongs to."""
     rejected = trace.rejected.filter(pl.col("device").is_null() | (pl.col("device") == device))
     joined = rejected.select("correlation", "start_ns").join(
-        launches.calls.select("correlation", launch_ns="start_ns"), on="correlation", how="left",
+        launches.calls.select("correlation", launch_ns="start_ns"),
+        on="correlation",
+        how="left",
         maintain_order="left",
-    )  # fmt: skip
+    )
     launch = estimate_launch(
         joined["correlation"], joined["launch_ns"], launches.calls, joined["start_ns"].fill_null(0).to_numpy()
     )
@@ -250,9 +280,9 @@ class _Times:
 
 def _graphs(replays: Replays, replay_step: IntArray, count: int) -> list[tuple[int, ...]]:
     graphs: list[list[int]] = [[] for _ in range(count)]
-    for step, graph in zip(replay_step.tolist(), replays.graph.tolist(), strict=True):
+    for step, graph in zip(replay_step, replays.graph, strict=True):
         if step >= 0:
-            graphs[step].append(graph)
+            graphs[int(step)].append(int(graph))
     return [tuple(g) for g in graphs]
 
 
@@ -268,9 +298,15 @@ def _first_lost(replays: Replays, replay_step: IntArray, count: int) -> np.ndarr
 
 
 def _rows(
-    frame: _Frame, kinds: list[str], times: _Times, operations: Operations, replays: Replays,
-    replay_step: IntArray, sm_count: int | None, idle: IdleSplit,
-) -> list[StepRow]:  # fmt: skip
+    frame: _Frame,
+    kinds: list[str],
+    times: _Times,
+    operations: Operations,
+    replays: Replays,
+    replay_step: IntArray,
+    sm_count: int | None,
+    idle: IdleSplit,
+) -> list[StepRow]:
     buckets = _buckets(frame, kinds, operations, replays, replay_step, sm_count)
     launched = np.bincount(replay_step[replay_step >= 0], minlength=len(kinds)) if kinds else np.zeros(0, int)
     stalls = idle.inside(times.start, times.end)
@@ -285,7 +321,8 @@ def _rows(
             kind = "idle"
         rows.append(
             StepRow(
-                index=i, kind=kind,
+                index=i,
+                kind=kind,
                 batch_size=facts.batch_size if facts else None,
                 context_requests=facts.context_requests if facts else None,
                 context_tokens=facts.context_tokens if facts else None,
@@ -296,20 +333,27 @@ def _rows(
                 end_ns=int(times.end[i]) if some else None,
                 step_ns=step_ns,
                 span_ns=int(times.span[i]) if times.replays[i] else None,
-                busy_ns=int(times.busy[i]), operations=int(times.operations[i]),
+                busy_ns=int(times.busy[i]),
+                operations=int(times.operations[i]),
                 host_start_ns=None if structural else int(frame.host_start_ns[i]),
                 host_end_ns=None if structural else int(frame.host_end_ns[i]),
                 stall_ns=int(stalls[i]) if some else None,
-                marker=frame.names[i], clean=False, unclean_reason=None,
+                marker=frame.names[i],
+                clean=False,
+                unclean_reason=None,
             )
-        )  # fmt: skip
+        )
     return rows
 
 
 def _buckets(
-    frame: _Frame, kinds: list[str], operations: Operations, replays: Replays, replay_step: IntArray,
+    frame: _Frame,
+    kinds: list[str],
+    operations: Operations,
+    replays: Replays,
+    replay_step: IntArray,
     sm_count: int | None,
-) -> list[int | None]:  # fmt: skip
+) -> list[int | None]:
     """The bucket of each decode step, from the grids of a complete replay of its graph."""
     sample: dict[int, int] = {}
     for at in np.flatnonzero(replays.complete & (replays.graph >= 0)).tolist():
@@ -333,5 +377,3 @@ def _buckets(
             known[key] = bucket_of(shapes[graph], key[1], key[2], sm_count)
         result.append(known[key])
     return result
-
-

@@ -34,12 +34,17 @@ def period(graph: IntArray) -> int:
     since a changing batch also makes graphs alternate.
     """
     n = len(graph)
-    best, best_share = 1, float(np.mean(graph[1:] == graph[:-1])) if n > 1 else 1.0
+    best, best_share = 1, _repeating(graph, 1) if n > 1 else 1.0
     for lag in range(2, min(n // 2, _MAX_PERIOD) + 1):
-        share = float(np.mean(graph[lag:] == graph[:-lag]))
+        share = _repeating(graph, lag)
         if share >= _PERIODIC_SHARE and share > best_share + 0.01 and len(set(graph[:lag].tolist())) > 1:
             best, best_share = lag, share
     return best
+
+
+def _repeating(graph: IntArray, lag: int) -> float:
+    """Share of replays whose graph is the same again `lag` replays later."""
+    return int(np.count_nonzero(graph[lag:] == graph[:-lag])) / (len(graph) - lag)
 
 
 def phase(replays: Replays, lag: int) -> int:
@@ -47,7 +52,10 @@ def phase(replays: Replays, lag: int) -> int:
     if lag == 1:
         return 0
     gap = replays.start_ns[1:] - replays.end_ns[:-1]
-    medians = [float(np.median(gap[(p - 1) % lag :: lag])) if len(gap[(p - 1) % lag :: lag]) else 0.0 for p in range(lag)]
+    medians = [
+        float(np.median(gap[(p - 1) % lag :: lag])) if len(gap[(p - 1) % lag :: lag]) else 0.0
+        for p in range(lag)
+    ]
     return int(np.argmax(medians))
 
 
@@ -59,7 +67,10 @@ def structural_steps(operations: Operations, replays: Replays) -> StructuralStep
     """
     lag = period(replays.graph)
     first = phase(replays, lag)
-    groups = [tuple(range(max(0, at), min(at + lag, len(replays)))) for at in range(first - lag if first else 0, len(replays), lag)]
+    groups = [
+        tuple(range(max(0, at), min(at + lag, len(replays))))
+        for at in range(first - lag if first else 0, len(replays), lag)
+    ]
     groups = [group for group in groups if group]
     eager = np.sort(operations.launch_ns[operations.replay < 0])
     starts = np.array([replays.launch_ns[group[0]] for group in groups], np.int64)

@@ -30,44 +30,45 @@ def _losses(found: Segmentation) -> list[Warning]:
     if replays.bundled:
         return [
             Warning(
-                code="graphs_as_wholes", count=len(replays), unsafe=("idle", "steps", "kernels"),
+                code="graphs_as_wholes",
+                count=len(replays),
+                unsafe=("idle", "steps", "kernels"),
                 message=f"{len(replays)} graph launches hold no kernels: the profiler recorded each graph as a "
                 "whole. Record graph nodes (nsys profile --cuda-graph-trace=node).",
             )
-        ]  # fmt: skip
+        ]
     result: list[Warning] = []
     partial = int((~replays.complete).sum())
     if partial:
         missing = int(_expected(found)[~replays.complete].sum() - replays.operations[~replays.complete].sum())
         result.append(
             Warning(
-                code="lost_records", count=max(missing, partial), unsafe=("idle",),
+                code="lost_records",
+                count=max(missing, partial),
+                unsafe=("idle",),
                 message=f"{partial} graph replay(s) lost records, at least {max(missing, partial)} operations: "
                 "the profiler dropped them or the file is damaged. Their steps are left out of the statistics "
                 "and the hole is not counted as idle.",
             )
-        )  # fmt: skip
+        )
     kernels = found.lost_launches["kernel"]
     if kernels:
         result.append(
             Warning(
-                code="lost_operations", count=kernels,
+                code="lost_operations",
+                count=kernels,
                 message=f"{kernels} kernel launch(es) have no operation in the trace: lost, or still running "
                 "when the recording ended. Their steps are not clean.",
             )
-        )  # fmt: skip
+        )
     return result
 
 
 def _expected(found: Segmentation) -> np.ndarray:
     """How many operations each replay should have: as many as a complete replay of its graph."""
     replays = found.replays
-    size: dict[int, int] = {}
-    for graph, complete, number in zip(
-        replays.graph.tolist(), replays.complete.tolist(), replays.operations.tolist(), strict=True
-    ):
-        if complete:
-            size[graph] = number
+    columns = zip(replays.graph.tolist(), replays.complete.tolist(), replays.operations.tolist(), strict=True)
+    size = {graph: number for graph, complete, number in columns if complete}
     usual = int(np.median(list(size.values()))) if size else 0
     return np.array([size.get(graph, usual) for graph in replays.graph.tolist()], np.int64)
 
@@ -77,39 +78,46 @@ def _assumptions(trace: Trace, found: Segmentation) -> list[Warning]:
     if found.source == "structure":
         result.append(
             Warning(
-                code="steps_from_structure", count=len(found.rows),
+                code="steps_from_structure",
+                count=len(found.rows),
                 message="No engine step markers: steps are known by their graph replays alone. The batch size is "
                 "unknown, and it is assumed constant as long as the same graph is replayed.",
             )
-        )  # fmt: skip
+        )
     if found.source == "profiler_steps":
         result.append(
             Warning(
-                code="profiler_steps_only", count=len(found.rows),
+                code="profiler_steps_only",
+                count=len(found.rows),
                 message="Only ProfilerStep markers: they tell where a step begins, not its kind or batch size.",
             )
-        )  # fmt: skip
+        )
     if not trace.launches.height and found.rows and found.source != "structure":
         result.append(
             Warning(
-                code="no_host_launches", count=1, unsafe=("steps",),
+                code="no_host_launches",
+                count=1,
+                unsafe=("steps",),
                 message="The trace holds no host launches: operations are assigned to steps by when they ran.",
             )
-        )  # fmt: skip
+        )
     return result
 
 
 def _stalls(rows: tuple[StepRow, ...]) -> list[Warning]:
-    extents = [row.end_ns - row.start_ns for row in rows if row.end_ns is not None and row.start_ns is not None]
+    extents = [
+        row.end_ns - row.start_ns for row in rows if row.end_ns is not None and row.start_ns is not None
+    ]
     if not extents:
         return []
     limit = max(_STALL_FLOOR_NS, _STALL_FACTOR * float(np.median(extents)))
     return [
         Warning(
-            code="host_stall", count=1,
+            code="host_stall",
+            count=1,
             message=f"Step {row.index} ({row.kind}) holds {format_ns(row.stall_ns)} in which the GPU ran nothing: "
             "host time (a kernel compilation, say). It is kept out of every statistic.",
         )
         for row in rows
         if row.stall_ns is not None and row.stall_ns > limit
-    ]  # fmt: skip
+    ]

@@ -6,7 +6,7 @@ Units are in the field names: `_ns` integers in nanoseconds, `_us` and `_ms` flo
 from wavewise.findings.base import Result
 
 
-class Warning(Result, kw_only=True):  # noqa: A001 - the contract's word
+class Warning(Result, frozen=True, kw_only=True):
     """Something was left out, repaired or assumed while reading or analysing.
 
     Attributes:
@@ -22,7 +22,7 @@ class Warning(Result, kw_only=True):  # noqa: A001 - the contract's word
     unsafe: tuple[str, ...] = ()
 
 
-class GpuRow(Result, kw_only=True):
+class GpuRow(Result, frozen=True, kw_only=True):
     """The GPU as the trace or `--gpu` describes it.
 
     Attributes:
@@ -38,7 +38,7 @@ class GpuRow(Result, kw_only=True):
     reason: str | None = None
 
 
-class EventCounts(Result, kw_only=True):
+class EventCounts(Result, frozen=True, kw_only=True):
     """Valid records of the whole document that concern this device, and what was left out."""
 
     read: int
@@ -49,7 +49,7 @@ class EventCounts(Result, kw_only=True):
     warnings: tuple[Warning, ...]
 
 
-class Idle(Result, kw_only=True):
+class Idle(Result, frozen=True, kw_only=True):
     """The idle parts of the window. With busy time they add up to the window exactly.
 
     `safe` is False where a warning makes the split unsafe (under-recorded replays): the figures still add
@@ -76,7 +76,7 @@ class Idle(Result, kw_only=True):
         )
 
 
-class StepRow(Result, kw_only=True):
+class StepRow(Result, frozen=True, kw_only=True):
     """One engine step.
 
     Attributes:
@@ -119,7 +119,7 @@ class StepRow(Result, kw_only=True):
     unclean_reason: str | None
 
 
-class Summary(Result, kw_only=True):
+class Summary(Result, frozen=True, kw_only=True):
     """A distribution over clean steps; percentiles interpolate linearly."""
 
     median: float
@@ -127,7 +127,7 @@ class Summary(Result, kw_only=True):
     p90: float
 
 
-class GapSummary(Result, kw_only=True):
+class GapSummary(Result, frozen=True, kw_only=True):
     """Idle gaps inside replays, pooled over the clean steps."""
 
     median: float | None
@@ -136,7 +136,7 @@ class GapSummary(Result, kw_only=True):
     reason: str | None = None
 
 
-class FamilyRow(Result, kw_only=True):
+class FamilyRow(Result, frozen=True, kw_only=True):
     """One kernel family in the replay of a clean decode step (medians over clean steps).
 
     Attributes:
@@ -154,7 +154,7 @@ class FamilyRow(Result, kw_only=True):
     exclusive_us_per_step: float = 0.0
 
 
-class Samples(Result, kw_only=True):
+class Samples(Result, frozen=True, kw_only=True):
     """Per clean step, in step order: the raw figures behind the medians. All in nanoseconds.
 
     `families` maps a family to its summed kernel time in each clean step.
@@ -168,7 +168,7 @@ class Samples(Result, kw_only=True):
     families: dict[str, tuple[int, ...]]
 
 
-class Timeline(Result, kw_only=True):
+class Timeline(Result, frozen=True, kw_only=True):
     """The operations of one representative clean step (the one nearest the median span), as columns.
 
     Attributes:
@@ -188,7 +188,7 @@ class Timeline(Result, kw_only=True):
     in_replay: tuple[bool, ...]
 
 
-class DecodeRow(Result, kw_only=True):
+class DecodeRow(Result, frozen=True, kw_only=True):
     """All clean decode steps of one batch size in one trace.
 
     `busy_ms` and `sum_ms` are the replay's, `gpu_span_ms` runs from its first start to its last end; where there
@@ -229,7 +229,7 @@ class DecodeRow(Result, kw_only=True):
     timeline: Timeline | None = None
 
 
-class NextCta(Result, kw_only=True):
+class NextCta(Result, frozen=True, kw_only=True):
     """What one more resident CTA per SM would take: every limit that has to be met, None if it is met already."""
 
     ctas_per_sm: int
@@ -239,7 +239,7 @@ class NextCta(Result, kw_only=True):
     impossible_reason: str | None = None
 
 
-class KernelRow(Result, kw_only=True):
+class KernelRow(Result, frozen=True, kw_only=True):
     """One launch shape inside clean decode steps of one batch size, eager work of the step included.
 
     Attributes:
@@ -284,7 +284,7 @@ class KernelRow(Result, kw_only=True):
     recorded_occupancy: float | None = None
 
 
-class BucketUse(Result, kw_only=True):
+class BucketUse(Result, frozen=True, kw_only=True):
     """How often a captured batch size was replayed for a batch size: the data for choosing buckets."""
 
     batch_size: int
@@ -292,7 +292,7 @@ class BucketUse(Result, kw_only=True):
     steps: int
 
 
-class TraceFindings(Result, kw_only=True):
+class TraceFindings(Result, frozen=True, kw_only=True):
     """One device of one document of one file.
 
     Attributes:

@@ -34,7 +34,9 @@ def load_findings(path: Path) -> Findings:
         raise InputError(f"{path}: not a findings.json ({error})") from error
     found = _SCHEMA.match(header.schema)
     if not found:
-        raise InputError(f"{path}: not a findings.json (its schema is {header.schema!r}, expected {SCHEMA!r})")
+        raise InputError(
+            f"{path}: not a findings.json (its schema is {header.schema!r}, expected {SCHEMA!r})"
+        )
     ours = _SCHEMA.match(SCHEMA)
     assert ours
     if int(found[1]) > int(ours[1]):

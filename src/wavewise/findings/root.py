@@ -9,7 +9,7 @@ from wavewise.findings.scaling import ContextScaling, LatencyTarget, Premise, Sc
 SCHEMA = "wavewise.findings/1"
 
 
-class Note(Result, kw_only=True):
+class Note(Result, frozen=True, kw_only=True):
     """Something a reader must know before the numbers: mixed inputs, pooled repeats, assumptions.
 
     Attributes:
@@ -21,7 +21,7 @@ class Note(Result, kw_only=True):
     message: str
 
 
-class OperatingPoint(Result, kw_only=True):
+class OperatingPoint(Result, frozen=True, kw_only=True):
     """Clean decode steps of one batch size and one context length, pooled over the traces that hold it."""
 
     batch_size: int
@@ -45,7 +45,7 @@ class OperatingPoint(Result, kw_only=True):
     samples: Samples
 
 
-class Findings(Result, kw_only=True):
+class Findings(Result, frozen=True, kw_only=True):
     """Everything `analyze` computed, once; every report is a rendering of it."""
 
     schema: str = SCHEMA
