@@ -120,9 +120,9 @@ class LimitResult(Result, frozen=True, kw_only=True):
 
     Attributes:
         limit: as the user wrote it.
-        outcome: "exceeded" (beyond noise: the diff fails), "within noise" or "kept".
-        path: the quantity it was judged on; a pattern with `*` gives one result for each.
-        message: one line with the numbers.
+        outcome: "exceeded" (beyond noise: the diff fails), "within noise", "unclear" (too few steps) or
+        "kept". path: the quantity it was judged on; a pattern with `*` gives one result for each. message:
+        one line with the numbers.
     """
 
     limit: str
