@@ -6,7 +6,6 @@ the work is imported inside the command's function, so that `wavewise --help` st
 
 import importlib
 import importlib.util
-import os
 import sys
 from typing import Annotated
 
@@ -75,7 +74,3 @@ def main() -> None:
     except WavewiseError as error:
         print(f"wavewise: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
-    except BrokenPipeError:
-        # The reader of our pipe has gone (head, less): not an error of ours. Close stdout quietly.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

@@ -1,0 +1,143 @@
+"""`wavewise analyze` as a user meets it: streams, files, exit statuses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.recorded import CONTEXT4K
+
+WAVEWISE = [
+    sys.executable,
+    "-c",
+    "import sys; sys.argv[0] = 'wavewise'; from wavewise.cli import main; main()",
+]
+
+
+def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*WAVEWISE, *map(str, arguments)],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return lines[0]
+
+
+def test_report_in_a_pipe_is_plain_and_fits_a_hundred_columns() -> None:
+    done = run("analyze", CONTEXT4K / "bs064.json.gz")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "5.92 ms" in done.stdout
+
+
+def test_out_writes_every_rendering_and_prints_their_paths(tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    done = run("analyze", CONTEXT4K / "bs064.json.gz", CONTEXT4K / "bs008.json.gz", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert {"findings.json", "PROFILE_FINDINGS.md", "report.html", "charts"} <= {
+        p.name for p in out.iterdir()
+    }
+    assert done.stdout.split() == [
+        str(out / n) for n in ("findings.json", "PROFILE_FINDINGS.md", "report.html")
+    ]
+    findings = json.loads((out / "findings.json").read_text())
+    assert findings["schema"] == "wavewise.findings/1"
+    markdown = (out / "PROFILE_FINDINGS.md").read_text()
+    for chart in (out / "charts").iterdir():
+        assert f"charts/{chart.name}" in markdown
+
+
+def test_existing_output_is_kept_without_force(tmp_path: Path) -> None:
+    target = tmp_path / "findings.json"
+    target.write_text("mine")
+    refused = run("analyze", CONTEXT4K / "bs064.json.gz", "--json", target)
+    assert refused.returncode == 2
+    assert "--force" in one_line(refused)
+    assert target.read_text() == "mine"
+    assert run("analyze", CONTEXT4K / "bs064.json.gz", "--json", target, "--force").returncode == 0
+    assert target.read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status", "says"),
+    [
+        ("missing.json", None, 2, "no such file"),
+        ("broken.json", b"{nonsense", 2, "broken.json"),
+        ("config.json", b'{"hidden_size": 4096}', 2, "not a trace"),
+        ("empty.json", b"", 2, "empty.json"),
+        ("cpu.json", b'{"schemaVersion": 1, "traceEvents": []}', 3, "GPU"),
+    ],
+)
+def test_bad_input_is_one_line_and_the_right_status(
+    tmp_path: Path, name: str, content: bytes | None, status: int, says: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = run("analyze", tmp_path / name, "--json", tmp_path / "out.json")
+    assert done.returncode == status
+    assert says in one_line(done)
+    assert done.stdout == ""
+    assert {p.name for p in tmp_path.iterdir()} <= {name}
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    done = run("analyze", tmp_path)
+    assert done.returncode == 2
+    assert str(tmp_path) in one_line(done)
+
+
+def test_unwritable_output_leaves_nothing_behind(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    done = run("analyze", CONTEXT4K / "bs064.json.gz", "--json", blocker / "findings.json")
+    assert done.returncode == 2
+    one_line(done)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_usage_errors_say_what_is_wrong(tmp_path: Path) -> None:
+    unknown = run("analyze", CONTEXT4K / "bs064.json.gz", "--gpu", "h2000")
+    assert unknown.returncode == 2
+    assert "h200" in one_line(unknown)
+    label = run("analyze", "--label", "context", CONTEXT4K / "bs064.json.gz")
+    assert label.returncode == 2
+    assert "KEY=VALUE" in one_line(label)
+    dangling = run("analyze", CONTEXT4K / "bs064.json.gz", "--label", "context=4k")
+    assert dangling.returncode == 2
+    assert "follow" in one_line(dangling)
+
+
+def test_labels_belong_to_the_path_behind_them(tmp_path: Path) -> None:
+    out = tmp_path / "o.json"
+    other = CONTEXT4K / "bs008.json.gz"
+    done = run("analyze", "--label", "context=12k", CONTEXT4K / "bs064.json.gz", other, "--json", out)
+    assert done.returncode == 0, done.stderr
+    traces = json.loads(out.read_text())["traces"]
+    assert [(Path(t["path"]).name, t["context_length"], t["context_length_source"]) for t in traces] == [
+        ("bs064.json.gz", 12288, "label"),
+        ("bs008.json.gz", None, None),
+    ]
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    read_end, write_end = os.pipe()
+    process = subprocess.Popen(
+        [*WAVEWISE, "analyze", str(CONTEXT4K / "bs064.json.gz")], stdout=write_end, stderr=subprocess.PIPE
+    )
+    os.close(write_end)
+    os.close(read_end)
+    _, stderr = process.communicate()
+    assert stderr == b""
