@@ -217,10 +217,13 @@ def _verdict(fit: Fit, line: Line) -> str:
         for c in fit.candidates
         if c.model != model and c.leave_one_out_error_ms is not None
     ]
-    sentence = (
-        f"{laws.WORDS[model]} is the best mechanistic model (predicts an unseen size {_within(error)}; "
-        f"{', '.join(others)})"
+    least = min(c.leave_one_out_error_ms for c in fit.candidates if c.leave_one_out_error_ms is not None)
+    best = (
+        "is the best mechanistic model"
+        if error <= least + RESOLUTION_MS
+        else "does as well as any mechanistic model, within one standard error,"
     )
+    sentence = f"{laws.WORDS[model]} {best} (predicts an unseen size {_within(error)}; {', '.join(others)})"
     smooth = [
         r.leave_one_out_error_ms for r in fit.reference.values() if r.leave_one_out_error_ms is not None
     ]

@@ -32,6 +32,11 @@ def line_weights(x: Floats) -> tuple[Floats, Floats]:
     return 1.0 / x.size - x.mean() * slope, slope
 
 
+def without_noise(value: float, terms: float) -> float:
+    """0 where `value` is only what rounding left of `terms` that cancel."""
+    return 0.0 if abs(value) < 1e-12 * terms else value
+
+
 def fit_line(sweep: Sweep, column: int) -> Line:
     """The line of one quantity.
 
@@ -40,7 +45,7 @@ def fit_line(sweep: Sweep, column: int) -> Line:
     """
     y = sweep.medians[:, column]
     floor_weights, slope_weights = line_weights(sweep.x)
-    slope = float(slope_weights @ (y - y.mean()))
+    slope = without_noise(float(slope_weights @ (y - y.mean())), float(np.abs(slope_weights) @ np.abs(y)))
     floor = float(y.mean() - slope * sweep.x.mean())
     residuals = y - floor - slope * sweep.x
     floor_95, slope_95, reason = None, None, None

@@ -16,7 +16,7 @@ from wavewise.findings import (
     Unattributed,
 )
 from wavewise.scaling.fit import FittedSeries, Waves, fit_sweep
-from wavewise.scaling.line import Interval, lack_variance, linear_interval
+from wavewise.scaling.line import Interval, lack_variance, linear_interval, without_noise
 from wavewise.scaling.medians import Floats
 from wavewise.scaling.sweep import BUSY, SPAN, STEP, Sweep, sweep_of
 from wavewise.scaling.throughput import Asymptote, asymptote, host_share, tokens_per_request
@@ -262,12 +262,13 @@ def _accounts(
     span = _slope(fitted, SPAN)
     in_families = sum(family.slope_ms_per_request or 0.0 for family in families)
     unnamed = sum(f.slope_ms_per_request or 0.0 for f in families if f.family == "other")
+    terms = sum(abs(f.slope_ms_per_request or 0.0) for f in families) + abs(step) + abs(busy)
     parts = Unattributed(
-        outside_replay_ms_per_request=None if span is None else step - span,
-        gaps_ms_per_request=None if span is None else span - busy,
+        outside_replay_ms_per_request=None if span is None else without_noise(step - span, terms),
+        gaps_ms_per_request=None if span is None else without_noise(span - busy, terms),
         unnamed_ms_per_request=unnamed,
     )
-    return step - busy, in_families - busy, parts
+    return without_noise(step - busy, terms), without_noise(in_families - busy, terms), parts
 
 
 def _slope(fitted: dict[str, FittedSeries], name: str) -> float | None:

@@ -5,13 +5,16 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from wavewise.findings import Findings, Fit, OperatingPoint, Premise, PremiseChange, Scaling
-from wavewise.units import format_share, significant
+from wavewise.units import significant
 
 UNNAMED = "other"
 """Kernels that no rule names are no premise: nobody plans work on them."""
 
 FLOOR_SHARE = 0.10
 """A family with less than this share of the step's slope is called a floor."""
+
+NOTHING = 0.001
+"""An unattributed slope below this share of the step's is none."""
 
 MATTERS = 0.05
 """Families below this share of the step's slope, before and now, change no premise."""
@@ -80,27 +83,27 @@ def _apart(one: Fit, other: Fit) -> bool:
 
 def _headline(found: Premise) -> str:
     share = (
-        f"{found.share_family} is the largest family at batch {found.share_batch_size} "
-        f"({_ms(found.share_family_ms)}, {format_share(found.share_of_step)} of the step)"
+        f"`{found.share_family}` is the largest family at batch {found.share_batch_size} "
+        f"({_ms(found.share_family_ms)}, {_percent(found.share_of_step)} of the step)"
     )
     if found.slope_share is None:
         return (
             f"{share}; the step does not measurably grow with the batch size, so no family carries a slope."
         )
     carries = (
-        f"{_ms(found.slope_ms_per_request)} per request, {format_share(found.slope_share)} of the step's "
+        f"{_ms(found.slope_ms_per_request)} per request, {_percent(found.slope_share)} of the step's "
         f"{_ms(found.step_slope_ms_per_request)}"
     )
     if found.share_family == found.slope_family:
         return f"{share} and the steepest: {carries}."
     if not found.differ:
-        return f"{share}; {found.slope_family} may be the steeper ({carries}), but the intervals overlap."
+        return f"{share}; `{found.slope_family}` may be the steeper ({carries}), but the intervals overlap."
     own = found.share_family_slope_ms_per_request
     is_floor = abs(own) < FLOOR_SHARE * found.step_slope_ms_per_request
     role = "is a floor" if is_floor else "is not what makes it grow"
     return (
         f"The family that looks dearest {role}: {share} but adds only {_ms(own)} per request. "
-        f"{found.slope_family} is the slope: {carries}."
+        f"`{found.slope_family}` is the slope: {carries}."
     )
 
 
@@ -116,15 +119,17 @@ def _sentences(found: Premise, scaling: Scaling) -> tuple[str, ...]:
             where.append((parts.gaps_ms_per_request, "in gaps inside it"))
         where.append((unnamed, "in kernels that no rule names"))
         total = rest + unnamed
+        step_slope = found.step_slope_ms_per_request
         shown = [f"{_ms(value)} {place}" for value, place in where if abs(value) >= 0.01 * abs(total) > 0.0]
         sentences.append(
-            f"{_ms(total)} per request of {_ms(found.step_slope_ms_per_request)} "
-            f"({format_share(total / found.step_slope_ms_per_request)}) are explained by no named family: "
-            f"{', '.join(shown) or 'all is accounted for'}."
+            f"{_ms(total)} per request of {_ms(step_slope)} ({_percent(total / step_slope)}) are explained by no "
+            f"named family: {', '.join(shown)}."
+            if abs(total) >= NOTHING * step_slope
+            else f"Named families explain the whole slope of {_ms(step_slope)} per request."
         )
     if found.largest_batch_family != found.share_family:
         sentences.append(
-            f"At batch {found.largest_batch_size} the largest family is {found.largest_batch_family}."
+            f"At batch {found.largest_batch_size} the largest family is `{found.largest_batch_family}`."
         )
     return tuple(sentences)
 
@@ -176,7 +181,7 @@ def _dearest_changes(before: Mapping[int, str], points: Sequence[OperatingPoint]
             premise="dearest family",
             before=before[old],
             now=now[new],
-            message=f"The dearest family was {before[old]} at batch {old}; at batch {new} it is {now[new]}.",
+            message=f"The dearest family was `{before[old]}` at batch {old}; at batch {new} it is `{now[new]}`.",
         )
         for old, new in pairs
     ]
@@ -194,8 +199,8 @@ def _slope_changes(now: Premise, scaling: Scaling, baseline: Findings) -> list[P
                 premise="slope",
                 before=f"not measured (only batch {', '.join(map(str, sorted(dearest)))})",
                 now=now.slope_family,
-                message=f"The baseline knew no slope and showed {dearest[size]} as the dearest family; "
-                f"the slope is {now.slope_family}'s, {_ms(now.slope_ms_per_request)} per request.",
+                message=f"The baseline knew no slope and showed `{dearest[size]}` as the dearest family; "
+                f"the slope is that of `{now.slope_family}`, {_ms(now.slope_ms_per_request)} per request.",
             )
         ]
     changes = _family_slope_changes(scaling, old)
@@ -209,9 +214,9 @@ def _slope_changes(now: Premise, scaling: Scaling, baseline: Findings) -> list[P
                     premise="slope",
                     before=steepest.family or "",
                     now=now.slope_family,
-                    message=f"The slope was {steepest.family}'s "
+                    message=f"The slope was that of `{steepest.family}` "
                     f"({_ms(steepest.slope_ms_per_request or 0.0)} per request); it is now "
-                    f"{now.slope_family}'s ({_ms(now.slope_ms_per_request)}).",
+                    f"that of `{now.slope_family}` ({_ms(now.slope_ms_per_request)}).",
                 ),
             )
     changes += [
@@ -248,10 +253,15 @@ def _family_slope_changes(scaling: Scaling, old: Scaling) -> list[PremiseChange]
                     premise=f"slope of {name}",
                     before=f"{_ms(a)} per request",
                     now=f"{_ms(b)} per request",
-                    message=f"The slope of {name} was {_ms(a)} per request; it is now {_ms(b)}.",
+                    message=f"The slope of `{name}` was {_ms(a)} per request; it is now {_ms(b)}.",
                 )
             )
     return changes
+
+
+def _percent(share: float) -> str:
+    """Whole per cent from 10 % on: a share of a slope is not known better."""
+    return f"{100 * share:.0f} %" if abs(share) >= 0.1 else f"{100 * share:.1f} %"
 
 
 def _ms(value: float) -> str:

@@ -206,15 +206,24 @@ def _by_model(
             f"{significant(limit)})",
         )
     if scaling.host_dominates:
-        return (
-            None,
-            None,
-            "model",
-            "host",
-            None,
-            "is hidden by the host: step boundaries dominate the step time",
-        )
+        return None, None, "model", "host", None, _behind_the_host(model, target)
     return None, None, "model", None, None, f"cannot be judged: {scaling.asymptote_reason}"
+
+
+def _behind_the_host(model: ScalingModel, target: float) -> str:
+    """The answer where step boundaries hide the GPU's curve."""
+    hidden = "is hidden by the host: step boundaries dominate the step time"
+    free = _host_free(model, target)
+    if free:
+        return f"{hidden}; with the host free it would be within reach"
+    limits = (
+        model.scaling.asymptote_if_host_free_tokens_per_s,
+        model.scaling.asymptote_if_host_free_model_tokens_per_s,
+    )
+    known = [limit for limit in limits if limit is not None]
+    if free is None or not known:
+        return hidden
+    return f"{hidden}, and with the host free the sizes allow at most {significant(max(known))}"
 
 
 def _host_free(model: ScalingModel | None, target: float) -> bool | None:
@@ -255,8 +264,10 @@ def _family_sentence(suffice: tuple[str, ...], best: tuple[str, float] | None) -
     if best is None:
         return "No ceilings of families are known."
     if suffice:
-        return f"At the largest measured size it would take {' or '.join(suffice)} to be free."
+        return (
+            f"At the largest measured size it would take {' or '.join(f'`{f}`' for f in suffice)} to be free."
+        )
     return (
-        f"No single family suffices at the largest measured size: {best[0]} if free gives at most "
+        f"No single family suffices at the largest measured size: `{best[0]}` if free gives at most "
         f"{significant(best[1])} tokens/s."
     )
