@@ -93,31 +93,37 @@ class StreamText(Text):
         self._pull = unpack(file, self.notes)
         self._limits = limits
         self._path = path
-        self._held = bytearray()
-        self._base = 0
+        self._held: list[bytes] = []
+        self._base = 0  # offset of the first byte held, and of the first byte not yet unpacked
+        self._next = 0
         self._ended = False
 
     def at(self, offset: int, size: int) -> bytes:
         if offset < self._base:
             raise ValueError("a stream is read forward only")
-        while not self._ended and self._base + len(self._held) < offset + size:
-            surplus = min(offset - self._base, len(self._held))
-            if surplus > 0:
-                del self._held[:surplus]
-                self._base += surplus
+        while self._held and self._base + len(self._held[0]) <= offset:
+            self._base += len(self._held.pop(0))
+        while not self._ended and self._next < offset + size:
             piece = self._pull()
             self._ended = not piece
-            self._held += piece
+            self._next += len(piece)
+            if self._next > offset:
+                self._held.append(piece)
+            else:
+                self._base = self._next
             self._refuse_bombs()
+        text = b"".join(self._held)
         start = offset - self._base
-        return bytes(memoryview(self._held)[start : start + size])
+        if start + size < len(text):
+            return text[start : start + size]
+        return text[start:] if start else text
 
     def share(self, offset: int) -> float:
         del offset
         return min(1.0, self._file.tell() / max(1, self.packed_size))
 
     def _refuse_bombs(self) -> None:
-        unpacked = self._base + len(self._held)
+        unpacked = self._next
         limits = self._limits
         if unpacked > limits.text_bytes:
             raise InputError(

@@ -13,7 +13,7 @@ from wavewise.trace.notes import Notes
 KERNEL, MEMCPY, MEMSET, LAUNCH, MARKER = range(5)
 KIND_NAMES = ("kernel", "memcpy", "memset")
 
-CATEGORIES: dict[object, int] = {
+CATEGORIES: dict[str, int] = {
     # Names of libkineto/src/ActivityType.cpp; the capitalised ones are those of its releases before 2021.
     "kernel": KERNEL, "gpu_memcpy": MEMCPY, "gpu_memset": MEMSET,
     "cuda_runtime": LAUNCH, "cuda_driver": LAUNCH, "hip_runtime": LAUNCH, "xpu_runtime": LAUNCH,
@@ -28,7 +28,6 @@ MISSING = int(np.iinfo(np.int64).min)
 """Stands for an absent integer in the int64 columns between the ladder and the frames."""
 _INT64_MAX = int(np.iinfo(np.int64).max)
 
-_PLAIN_NUMBER = re.compile(rb"(-?\d{1,16})(?:\.(\d{1,3}))?").fullmatch
 _EXACT = Context(prec=100)  # more digits than _ANY_NUMBER lets through, so that nothing is rounded twice
 _ANY_NUMBER = re.compile(rb"-?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?").fullmatch
 
@@ -64,6 +63,15 @@ class Args(msgspec.Struct, gc=False):
 NO_ARGS = Args()
 decode_args = msgspec.json.Decoder(Args).decode
 
+
+class _LaunchArgs(msgspec.Struct, gc=False):
+    """The one argument of a host call that matters."""
+
+    correlation: Any = None
+
+
+_decode_launch = msgspec.json.Decoder(_LaunchArgs).decode
+
 T = TypeVar("T")
 
 Key = tuple[int, str, Any, Any]
@@ -98,22 +106,25 @@ class Tables:
     Attributes:
         keys, shapes: the values.
         key_text, shape_text: their numbers by the text that says them, for the rung that compares text.
+        raw_keys, raw_shapes: their numbers by the decoded values, for the rungs that decode.
     """
 
-    TEXTS = 1 << 16
-    """Texts remembered before they are forgotten: some arguments never repeat (the bandwidth of a copy)."""
+    REMEMBERED = 1 << 16
+    """Ways to say a value remembered before they are forgotten: some arguments never repeat (the bandwidth of a copy)."""
 
     def __init__(self) -> None:
         self.keys: Interner[Key] = Interner()
         self.shapes: Interner[Shape] = Interner()
         self.key_text: dict[bytes, int] = {}
         self.shape_text: dict[bytes, int] = {}
+        self.raw_keys: dict[tuple[Any, ...], int] = {}
+        self.raw_shapes: dict[tuple[Any, ...], int] = {}
 
-    def forget_texts(self) -> None:
-        """Keeps the memory of texts bounded."""
-        for texts in (self.key_text, self.shape_text):
-            if len(texts) > self.TEXTS:
-                texts.clear()
+    def forget(self) -> None:
+        """Keeps the memory of what says the values bounded."""
+        for known in (self.key_text, self.shape_text, self.raw_keys, self.raw_shapes):
+            if len(known) > self.REMEMBERED:
+                known.clear()
 
 
 class Rows:
@@ -144,11 +155,15 @@ class Rows:
 
 
 class RowBuilder:
-    """Collects rows one event at a time, for the rungs that have no faster way."""
+    """Collects rows one event at a time, for the rungs that have no faster way.
+
+    Values are looked up as they were decoded and worked out only when they are new: an event costs a few
+    dictionary look-ups.
+    """
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._rows: list[tuple[int, int, int, int, int]] = []
+        self._columns: tuple[list[int], ...] = ([], [], [], [], [])
         self._malformed: list[int] = []
         self.events = 0
         self.notes = Notes()
@@ -157,34 +172,70 @@ class RowBuilder:
         """Keeps what is to be kept of `event`."""
         if event.ph != "X":
             return
-        kind = CATEGORIES.get(event.cat) if isinstance(event.cat, str) else None
+        category = event.cat
+        kind = CATEGORIES.get(category) if category.__class__ is str else None
         if kind is None:
-            if event.cat != LEGACY_OPERATOR or not str(event.name).startswith("ProfilerStep"):
+            if category != LEGACY_OPERATOR or not str(event.name).startswith("ProfilerStep"):
                 return
             kind = MARKER
-        start, duration = to_ns(event.ts), to_ns(event.dur)
-        args = NO_ARGS
-        if kind != MARKER and event.args:
+        correlation, shape = MISSING, -1
+        if kind != MARKER:
             try:
-                args = decode_args(event.args)
+                if kind == LAUNCH:
+                    correlation = whole(_decode_launch(event.args or b"{}").correlation)
+                else:
+                    args = decode_args(event.args or b"{}")
+                    correlation = whole(args.correlation)
+                    shape = self._shape(args, event)
             except msgspec.DecodeError:
-                self.notes.add("malformed_event")
-                malformed = True
+                shape = shape if kind == LAUNCH else self._shape(NO_ARGS, event)
+                if bytes(event.args)[:1] == b"{":  # else arguments that are no object: none
+                    self.notes.add("malformed_event")
+                    malformed = True
+        key, shapes, start, duration, correlations = self._columns
         if malformed:
-            self._malformed.append(len(self._rows))
-        shape = -1 if kind >= LAUNCH else self._tables.shapes.of(shape_of(args, event.pid, event.tid))
-        key = (kind, event.name if isinstance(event.name, str) else str(event.name), *thread_of(event))
-        correlation = MISSING if kind == MARKER else whole(args.correlation)
-        self._rows.append((self._tables.keys.of(key), shape, start, duration, correlation))
+            self._malformed.append(len(key))
+        key.append(self._key(kind, event))
+        shapes.append(shape)
+        start.append(to_ns(event.ts))
+        duration.append(to_ns(event.dur))
+        correlations.append(correlation)
 
     def rows(self) -> Rows:
         """The rows so far."""
-        table = np.array(self._rows, dtype=np.int64).reshape(-1, 5)
-        key, shape, start, duration, correlation = (np.ascontiguousarray(c) for c in table.T)
+        key, shape, start, duration, correlation = self._columns
         return Rows(
-            key.astype(np.int32), shape.astype(np.int32), start, duration, correlation,
+            np.array(key, np.int32), np.array(shape, np.int32), np.array(start, np.int64),
+            np.array(duration, np.int64), np.array(correlation, np.int64),
             self.events, self.notes, tuple(self._malformed),
         )  # fmt: skip
+
+    def _key(self, kind: int, event: Event) -> int:
+        raw = (kind, event.name, event.pid, event.tid)
+        known = self._tables.raw_keys
+        try:
+            number = known.get(raw)
+        except TypeError:  # a list or an object for one of them
+            return self._tables.keys.of((kind, str(event.name), *thread_of(event)))
+        if number is None:
+            number = known[raw] = self._tables.keys.of((kind, str(event.name), *thread_of(event)))
+        return number
+
+    def _shape(self, args: Args, event: Event) -> int:
+        grid, block = args.grid, args.block
+        raw = (
+            args.device, args.stream, args.graph_id, tuple(grid) if grid.__class__ is list else None,
+            tuple(block) if block.__class__ is list else None, args.registers, args.shared_memory, args.occupancy,
+            args.blocks_per_sm, event.pid, event.tid,
+        )  # fmt: skip
+        known = self._tables.raw_shapes
+        try:
+            number = known.get(raw)
+        except TypeError:
+            return self._tables.shapes.of(shape_of(args, event.pid, event.tid))
+        if number is None:
+            number = known[raw] = self._tables.shapes.of(shape_of(args, event.pid, event.tid))
+        return number
 
 
 def to_ns(token: bytes | msgspec.Raw) -> int:
@@ -194,20 +245,22 @@ def to_ns(token: bytes | msgspec.Raw) -> int:
     nanosecond are rounded half to even. MISSING for anything that is no number or does not fit 64 bits.
     """
     token = bytes(token)
-    plain = _PLAIN_NUMBER(token)
-    if plain:
-        whole_part, fraction = plain.groups()
-        value = int(whole_part + (fraction or b"").ljust(3, b"0"))
-    else:
-        token = token.strip(b'" \t\r\n')
-        if not _ANY_NUMBER(token):
-            return MISSING
-        value = int(_EXACT.scaleb(Decimal(token.decode()), 3).to_integral_value(ROUND_HALF_EVEN, _EXACT))
+    if token[-4:-3] == b"." and len(token) < 20 and token[:1] != b'"':  # as Kineto writes it: D.ddd
+        try:
+            return int(token[:-4] + token[-3:])
+        except ValueError:  # an exponent
+            pass
+    token = token.strip(b'" \t\r\n')
+    if not _ANY_NUMBER(token):
+        return MISSING
+    value = int(_EXACT.scaleb(Decimal(token.decode()), 3).to_integral_value(ROUND_HALF_EVEN, _EXACT))
     return value if -_INT64_MAX <= value <= _INT64_MAX else MISSING
 
 
 def whole(value: object) -> int:
     """`value` if it is a whole number that fits 64 bits (or a string of one), else MISSING."""
+    if value.__class__ is int and -_INT64_MAX <= value <= _INT64_MAX:
+        return value
     if isinstance(value, str):
         try:
             value = int(value)
@@ -215,7 +268,7 @@ def whole(value: object) -> int:
             return MISSING
     elif isinstance(value, float) and value.is_integer():  # re-written by a tool that has no integers
         value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and -_INT64_MAX <= value <= _INT64_MAX:
+    if isinstance(value, int) and -_INT64_MAX <= value <= _INT64_MAX:
         return value
     return MISSING
 
@@ -265,6 +318,6 @@ def _three(value: object, below: int) -> tuple[int | None, int | None, int | Non
 
 
 def _real(value: object, unit: float) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float):
         return value * unit
     return None

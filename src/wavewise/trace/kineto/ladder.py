@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from wavewise.trace.kineto.blocks import Block, Layout
+from wavewise.trace.kineto.blocks import Block, Layout, Stretch
 from wavewise.trace.kineto.events import Rows, Tables
 from wavewise.trace.kineto.repair import repair
 from wavewise.trace.kineto.scan import scan
@@ -15,7 +15,7 @@ _TAIL_TRIES = 512
 """Brackets tried as the end of the list. The keys behind it hold some of their own (process groups, GPUs)."""
 
 
-Rung = Callable[[bytes, Tables], Rows | None]
+Rung = Callable[[Stretch, Tables], Rows | None]
 """Reads the text of whole events, or returns None."""
 
 
@@ -42,7 +42,9 @@ class BlockResult(msgspec.Struct, gc=False):
 
 def read_block(block: Block, layout: Layout, tables: Tables) -> BlockResult:
     """Climbs down the ladder until a rung holds; `rows` is None where none does."""
-    result = BlockResult(block.index, block.start, block.start + len(block.text), last=block.last)
+    result = BlockResult(
+        block.index, block.start, block.start + block.stretch.hi - block.stretch.lo, last=block.last
+    )
     if block.endless:
         return result
     if layout.lines:
@@ -52,20 +54,22 @@ def read_block(block: Block, layout: Layout, tables: Tables) -> BlockResult:
     else:
         rungs = (typed, repaired)
     # The last block holds the end of the list and what follows it; where it ends may be told in several ways.
-    readings = list(split_tail(block.text)) if block.last and not layout.lines else [(block.text, None)]
+    readings: list[tuple[Stretch, bytes | None]] = [(block.stretch, None)]
+    if block.last and not layout.lines:
+        readings = [(Stretch.of(text), tail) for text, tail in split_tail(block.stretch.text)]
     for rung in rungs:
-        for text, tail in readings:
-            rows = rung(text, tables)
+        for stretch, tail in readings:
+            rows = rung(stretch, tables)
             if rows is not None:
                 result.rows, result.tail, result.rung = rows, tail, rung.__name__
                 return result
     return result
 
 
-def repaired(text: bytes, tables: Tables) -> Rows | None:
-    """Rung 3: the rows of `text` once mended."""
+def repaired(stretch: Stretch, tables: Tables) -> Rows | None:
+    """Rung 3: the rows of a stretch of text once mended."""
     notes = Notes()
-    rows = typed_list(repair(b"[%b]" % text, notes), tables)
+    rows = typed_list(repair(stretch.in_brackets(), notes), tables)
     if rows is not None:
         rows.notes.update(notes)
     return rows

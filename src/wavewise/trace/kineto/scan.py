@@ -16,9 +16,13 @@ dictionary and decoded as JSON only when it is new.
 Whatever does not look exactly so, in any respect, makes `scan` return None, and the block goes one rung down.
 """
 
+from collections.abc import Callable
+from operator import add
+
 import numpy as np
 import numpy.typing as npt
 
+from wavewise.trace.kineto.blocks import Stretch
 from wavewise.trace.kineto.events import (
     CATEGORIES,
     LAUNCH,
@@ -41,7 +45,7 @@ Words = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.intp]
 
 _LINES_WITH_ARGS, _LINES_WITHOUT = 5, 2  # between the braces of an event
-_PADDING = b" " * 32  # words are read past the end of the last line
+_PADDING = 32  # bytes: words are read past the end of the last line
 
 
 def _word(text: bytes) -> np.uint64:
@@ -55,9 +59,9 @@ _PH, _PH_X = _word(b'    "ph"'), _word(b': "X", "')
 _CAT, _TS, _DUR, _ARGS = _word(b'"cat": "'), _word(b'    "ts"'), _word(b', "dur":'), _word(b'    "arg')
 _CORRELATION, _EXTERNAL = _word(b'"correla'), _word(b'"Externa')
 _CAT_AT = 15  # of '"cat": ' within '    "ph": "X", "cat": '
-_KEPT = {
-    _word((name + '", "name').encode()): kind for name, kind in CATEGORIES.items() if isinstance(name, str)
-}
+_KEPT = sorted((_word((name + '", "name').encode()), kind) for name, kind in CATEGORIES.items())
+_KEPT_WORDS = np.array([word for word, _ in _KEPT], np.uint64)
+_KEPT_KINDS = np.array([kind for _, kind in _KEPT], np.int32)
 _OPERATOR = _word(b"Operator")
 
 _ZEROS = _word(b"0" * 8)
@@ -69,10 +73,10 @@ class _Unexpected(Exception):
     """The text is not laid out as this rung needs it."""
 
 
-def scan(text: bytes, tables: Tables) -> Rows | None:
-    """The rows of `text`, whole events in Kineto's layout; None where it is anything else."""
+def scan(stretch: Stretch, tables: Tables) -> Rows | None:
+    """The rows of whole events in Kineto's layout; None where the text is anything else."""
     try:
-        return _Scan(text, tables).rows()
+        return _Scan(stretch, tables).rows()
     except _Unexpected:
         return None
 
@@ -80,9 +84,10 @@ def scan(text: bytes, tables: Tables) -> Rows | None:
 class _Scan:
     """One block under the scan. Positions are offsets in `text`; every array has one element per kept event."""
 
-    def __init__(self, text: bytes, tables: Tables) -> None:
-        self._size = len(text)
-        self._text = text + _PADDING
+    def __init__(self, stretch: Stretch, tables: Tables) -> None:
+        if len(stretch.held) < stretch.hi + _PADDING:
+            stretch = Stretch(stretch.text + b" " * _PADDING, 0, stretch.hi - stretch.lo)
+        self._text, self._begin, self._end = stretch.held, stretch.lo, stretch.hi
         self._tables = tables
         # One word at every byte offset: gathering from it reads eight bytes wherever they start.
         self._words: Words = np.ndarray((len(self._text) - 7,), "<u8", self._text, 0, (1,))
@@ -91,7 +96,7 @@ class _Scan:
         """The kept events."""
         begins, lengths, line_starts, count = self._frames()
         kind, kept = self._kinds(line_starts[begins + 1])
-        begins, lengths, kind = begins[kept], lengths[kept], kind[kept]
+        begins, lengths = begins[kept], lengths[kept]
         first_line, time_line = line_starts[begins + 1], line_starts[begins + 2]
         start, duration, has_args = self._times(time_line, line_starts[begins + 3] - 1)
         _require((lengths == np.where(has_args, _LINES_WITH_ARGS, _LINES_WITHOUT)).all())
@@ -113,21 +118,22 @@ class _Scan:
 
     def _frames(self) -> tuple[Positions, Positions, Positions, int]:
         """Per event the number of its opening line and of the lines in it; where each line starts; the count."""
-        newline = np.flatnonzero(np.frombuffer(self._text, np.uint8, self._size) == 10)
+        text = np.frombuffer(self._text, np.uint8, self._end - self._begin, self._begin)
+        newline = (text == 10).nonzero()[0]
         _require(len(newline) >= 4)
         line_starts = np.empty(len(newline) + 2, np.intp)
-        line_starts[0] = 0
-        np.add(newline, 1, out=line_starts[1:-1])
-        line_starts[-1] = self._size + 1  # the last line has no line end
+        line_starts[0] = self._begin
+        np.add(newline, self._begin + 1, out=line_starts[1:-1])
+        line_starts[-1] = self._end + 1  # the last line has no line end
         opens = np.flatnonzero(np.diff(line_starts) == 4)  # "  {" and its line end, or the last line's "  }"
-        if line_starts[-2] == self._size - 3 and len(opens):
+        if line_starts[-2] == self._end - 3 and len(opens):
             opens = opens[:-1]
         words = self._words
         _require(len(opens) > 0 and opens[0] == 0)
         _require((words[line_starts[opens]] & _FOUR_BYTES == _OPENS).all())
         # Each event closes on the line before the next one opens; the last one on the last line.
         _require((words[line_starts[opens[1:] - 1]] & _FIVE_BYTES == _CLOSES).all())
-        _require(self._text[line_starts[-2] : self._size] == b"  }")
+        _require(self._text[line_starts[-2] : self._end] == b"  }")
         lengths = np.diff(opens, append=len(line_starts) - 1) - 2
         _require(lengths.min() >= 2)
         _require((words[line_starts[opens + 1]] == _PH).all())
@@ -140,10 +146,9 @@ class _Scan:
         category = np.where(complete, words[first_line + _CAT_AT + 8], np.uint64(0))
         _require((words[first_line[complete] + _CAT_AT] == _CAT).all())
         _require(not (category == _OPERATOR).any())
-        kind = np.full(len(first_line), -1, np.int32)
-        for word, number in _KEPT.items():
-            kind[category == word] = number
-        return kind, np.flatnonzero(kind >= 0)
+        place = np.minimum(np.searchsorted(_KEPT_WORDS, category), len(_KEPT_WORDS) - 1)
+        kept = np.flatnonzero(_KEPT_WORDS[place] == category)
+        return _KEPT_KINDS[place[kept]], kept
 
     def _times(self, line: Positions, end: Positions) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
         """Start and duration in nanoseconds from '    "ts": D.ddd, "dur": D.ddd', and whether a comma follows."""
@@ -186,7 +191,7 @@ class _Scan:
                 rows = rows[1:]
                 continue
             place = line[rows] + (found - at)
-            hit = (place < end[rows]) & (self._words[np.minimum(place, self._size)] == _CORRELATION)
+            hit = (place < end[rows]) & (self._words[np.minimum(place, self._end)] == _CORRELATION)
             _require(self._text[found - 1] in b" ,")  # else it stands inside a string
             begin[rows[hit]] = place[hit] + 15
             rows = rows[~hit]
@@ -210,15 +215,12 @@ class _Scan:
 
     def _keys(self, line: Positions, end: Positions) -> Indices:
         """Kind, name, pid and tid, by the text of the first line."""
-        text, known = self._text, self._tables.key_text
-        keys: list[int] = []
-        for at, stop in zip((line + _CAT_AT).tolist(), end.tolist(), strict=True):
-            piece = text[at:stop]
-            key = known.get(piece)
-            if key is None:
-                key = known[piece] = self._tables.keys.of(_key(piece))
-            keys.append(key)
-        return np.array(keys, np.int32)
+        pieces = self._pieces(line + _CAT_AT, end)
+        return _looked_up(pieces, self._tables.key_text, lambda piece: self._tables.keys.of(_key(piece)))
+
+    def _pieces(self, begin: Positions, end: Positions) -> list[bytes]:
+        """The text between each pair of positions; `map` keeps the loop in C."""
+        return list(map(self._text.__getitem__, map(slice, begin.tolist(), end.tolist())))
 
     def _shapes(
         self, rows: Positions, line: Positions, end: Positions, begin: Positions, digits_end: Positions
@@ -230,15 +232,26 @@ class _Scan:
         _, at[external] = self._integers(line[external] + 21)
         absent = begin == 0
         begin, digits_end = np.where(absent, end, begin), np.where(absent, end, digits_end)
-        text, known = self._text, self._tables.shape_text
-        shapes: list[int] = []
-        for a, b, c, d in zip(at.tolist(), begin.tolist(), digits_end.tolist(), end.tolist(), strict=True):
-            piece = text[a:b] + text[c:d]
-            shape = known.get(piece)
-            if shape is None:
-                shape = known[piece] = self._tables.shapes.of(_shape(text[a:b] + b"0" * (b < d) + text[c:d]))
-            shapes.append(shape)
-        return np.array(shapes, np.int32)
+        before, after = self._pieces(at, begin), self._pieces(digits_end, end)
+        pieces = list(map(add, before, after))
+
+        def shape(piece: bytes) -> int:
+            cut = len(before[pieces.index(piece)])
+            return self._tables.shapes.of(_shape(piece[:cut] + b"0" * (cut < len(piece)) + piece[cut:]))
+
+        return _looked_up(pieces, self._tables.shape_text, shape)
+
+
+def _looked_up(pieces: list[bytes], known: dict[bytes, int], number: Callable[[bytes], int]) -> Indices:
+    """The numbers of `pieces`; of those not yet known, by `number`."""
+    found = list(map(known.get, pieces))
+    if None in found:
+        for i, piece in enumerate(pieces):
+            if found[i] is None:
+                if piece not in known:
+                    known[piece] = number(piece)
+                found[i] = known[piece]
+    return np.array(found, np.int32)
 
 
 def _key(piece: bytes) -> Key:

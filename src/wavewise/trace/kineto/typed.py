@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from wavewise.trace.kineto.blocks import Stretch
 from wavewise.trace.kineto.events import CATEGORIES, LEGACY_OPERATOR, Event, RowBuilder, Rows, Tables
 
 decode_event = msgspec.json.Decoder(Event).decode
@@ -14,9 +15,9 @@ UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 """What decoding text that is no sound JSON of the wanted type can raise."""
 
 
-def typed(text: bytes, tables: Tables) -> Rows | None:
-    """The rows of `text`, whole events separated by commas; None where it is anything else."""
-    return typed_list(b"[%b]" % text, tables)
+def typed(stretch: Stretch, tables: Tables) -> Rows | None:
+    """The rows of whole events separated by commas; None where the text is anything else."""
+    return typed_list(stretch.in_brackets(), tables)
 
 
 def typed_list(text: bytes, tables: Tables) -> Rows | None:
@@ -27,10 +28,10 @@ def typed_list(text: bytes, tables: Tables) -> Rows | None:
         return None
 
 
-def typed_lines(text: bytes, tables: Tables) -> Rows | None:
+def typed_lines(stretch: Stretch, tables: Tables) -> Rows | None:
     """The rows of events on lines of their own, without commas between them."""
     try:
-        return _rows(_decode_lines(text), tables)
+        return _rows(_decode_lines(stretch.text), tables)
     except UNREADABLE:
         return None
 

@@ -74,7 +74,7 @@ def _own_share(
     cutter = Cutter(text, layout, limits)
     while (block := cutter.block(index := turns.take())) is not None:
         yield read_block(block, layout, tables)
-        tables.forget_texts()
+        tables.forget()
         if progress:
             progress("reading", text.share(layout.first + index * BLOCK_BYTES))
 
