@@ -90,7 +90,7 @@ def families(batch: int) -> tuple[FamilyRow, ...]:
 def kernels(batch: int) -> tuple[KernelRow, ...]:
     _, busy, _, _, _, moe, split, schedule, _ = SWEEP[batch]
     rest = busy * 1000 * 1.02 - moe - split - schedule
-    shared = dict(batch_size=batch, recorded_occupancy=0.0)
+    shared = {"batch_size": batch, "recorded_occupancy": 0.0}
     return (
         KernelRow(
             name=MARLIN, family="moe_gemm", launches_per_step=16, median_us=moe / 16, sum_us_per_step=moe,
@@ -313,6 +313,10 @@ def ceilings() -> tuple[Ceiling, ...]:
             found.append(
                 Ceiling(family=row.family, batch_size=80, basis=basis,
                         speedup_if_free=total / (total - row.sum_us_per_step),
+                        basis_ms=14.2 if basis == "step" else 6.568 if basis == "busy" else total / 1000,
+                        removable_ms=(row.sum_us_per_step if basis == "kernel_sum"
+                                      else row.exclusive_us_per_step) / 1000,
+                        host_floor_ms=7.4 if basis == "step" else None,
                         speedup_if_2x=total / (total - row.sum_us_per_step / 2),
                         tokens_per_s_if_free=80 / 14.2e-3 if basis == "step" else None,
                         binding="host" if basis == "step" else None)

@@ -53,7 +53,7 @@ def table_markdown(table: Table) -> list[str]:
     """The lines of one table, cut to its brief rows unless it is a detail that only long media carry."""
     rows = table.rows[: table.brief]
     lines = [f"**{inline(table.title)}**", ""]
-    lines.append(_row([inline(column.title) for column in table.columns]))
+    lines.append(_row([_cell(column.title) for column in table.columns]))
     lines.append(_row([_rule(column) for column in table.columns]))
     lines += [_row([_cell(cell.text) for cell in row]) for row in rows]
     if len(table.rows) > len(rows):

@@ -1,7 +1,6 @@
 """The wording of quantities and names, so that every rendering says the same thing the same way."""
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import PurePath
@@ -50,14 +49,14 @@ def engine_words(engine: str) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` without what could break a medium: control characters and lone surrogates become "?".
+    """`text` without what could break a medium: odd spaces become spaces, other unprintables "?".
 
     Kernel and file names come from traces; an escape sequence in one must not reach a terminal.
     """
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        "?" if unicodedata.category(char) in ("Cc", "Cs", "Cf") and char != "\n" else char for char in text
+        char if char.isprintable() or char == "\n" else " " if char.isspace() else "?" for char in text
     )
 
 
