@@ -1,0 +1,291 @@
+"""What a sentence says of the levers it names: one proposed verdict each, or why none.
+
+Precision first. A cue counts only for the lever its clause is about; feared, hoped, conditional, reported and
+negated cues count for nothing; a sentence that says two opposite things of a lever says nothing.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from wavewise.levers.sweep.figures import figure_near, pair_direction
+from wavewise.levers.sweep.mentions import Mention
+from wavewise.levers.sweep.rules import Cue, Rules
+from wavewise.levers.sweep.sentences import Span, clauses, parentheses
+
+POSITIVE = frozenset({"works", "promising"})
+
+_ELLIPTIC = re.compile(
+    r"""^\W*(?:(?:and|but|yet|so|then|or|even|however|though|in\ practice|in\ the\ end|here|there)\W+)*
+    (?:it|this|that|they|these|both|which|neither|none|each|result|results|verdict|outcome|measured|no|zero|nothing
+    |only|still|again|never|not|was|were|is|are|did|didn’t|does|doesn’t|had|has|gave|gives|showed|lost|gained|cost
+    |costs|made|hits?|fail\w*|crash\w*|hung|hangs|worse|slower|faster|within|at\ best|we\ (?:measured|saw|got|lost|gained)
+    |(?:the\ |our\ |all\ |net\ |overall\ |total\ |decode\ |end-to-end\ )*(?:gains?|change|effect|throughput|latency|step
+    |steps?\ times?|server|engine|build|kernel|run|runs|outputs?|tokens?|accuracy|quality|numbers?|figures?|fix|switch
+    |difference|speed-?up|slowdown|replay|model|compiler|capture|process|workers?)\b
+    |[+\-−–~]?\d)""",
+    re.X | re.I,
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cue at work in a sentence, for one lever.
+
+    Attributes:
+        verdict: None where `why_not` says why the cue counts for nothing.
+    """
+
+    lever: str
+    verdict: str | None
+    kind: str
+    strength: int
+    cue: str
+    position: int
+    why_not: str | None = None
+    figure: str | None = None
+    cause: bool = False
+
+
+@dataclass(frozen=True)
+class Context:
+    """What stands around a sentence.
+
+    Attributes:
+        label: "rejected" or "promising" when a list, heading or lead-in says so of its members.
+        member: the lever that is the list's member here, which `label` speaks of.
+        topic: the lever that an elliptic sentence speaks of.
+    """
+
+    label: str | None = None
+    member: str | None = None
+    topic: str | None = None
+
+
+def judge(text: str, mentions: Sequence[Mention], context: Context, rules: Rules) -> list[Found]:
+    """Every cue of a sentence with the lever it is about.
+
+    Args:
+        text: the sentence, apostrophes typographic.
+        mentions: levers named in it, positions in `text`.
+        context: what stands around it.
+        rules: the language rules.
+    """
+    blanket = _blanket(text, rules)
+    holes = parentheses(text)
+    outer = _blank(text, holes)
+    found: list[Found] = []
+    carried: tuple[str, ...] = (context.topic,) if context.topic and _ELLIPTIC.match(text) else ()
+    for clause in clauses(text, holes):
+        inside = [m for m in mentions if clause.holds(m.start) and not _in(m, holes)]
+        words = clause.of(outer)
+        about = _about(inside, words, clause.start, carried)
+        for hit in _hits(words, rules):
+            levers = about(hit.start)
+            found += [
+                _found(lever, hit, words, clause.start, text, rules, blanket) for lever in levers
+            ]
+        if inside:
+            subjects = [m.lever for m in inside if m.role == "subject"]
+            carried = tuple(dict.fromkeys(subjects)) or carried
+    for hole in holes:
+        owners = _owner(hole, mentions, holes, text)
+        words = hole.of(text)
+        for hit in _hits(words, rules):
+            found += [_found(lever, hit, words, hole.start, text, rules, blanket) for lever in owners]
+    return _with_pairs(found, text, mentions, holes, rules, blanket)
+
+
+@dataclass(frozen=True)
+class _Hit:
+    cue: Cue
+    start: int
+    end: int
+
+
+def _hits(words: str, rules: Rules) -> list[_Hit]:
+    """Cues in a clause, the strongest and longest first, none inside another."""
+    hits = [_Hit(cue, m.start(), m.end()) for cue in rules.cues for m in cue.pattern.finditer(words)]
+    hits.sort(key=lambda h: (-h.cue.strength, h.start - h.end, h.start))
+    kept: list[_Hit] = []
+    for hit in hits:
+        if all(hit.end <= k.start or hit.start >= k.end for k in kept):
+            kept.append(hit)
+    return sorted(kept, key=lambda h: h.start)
+
+
+def _about(inside: Sequence[Mention], words: str, offset: int, carried: tuple[str, ...]):  # noqa: ANN202
+    """A function of a cue's position: the levers it is about."""
+    subjects = [m for m in inside if m.role == "subject"]
+    scenery = [m for m in inside if m.role == "scenery"]
+    contrast = [m for m in inside if m.role == "contrast"]
+    distinct = tuple(dict.fromkeys(m.lever for m in subjects))
+
+    def levers(position: int) -> tuple[str, ...]:
+        if len(distinct) == 1:
+            return distinct
+        if len(distinct) > 1:
+            return _coordinated(subjects, words, offset, position)
+        if scenery and not contrast and not carried:
+            return ()
+        if contrast:
+            return ()
+        return carried if carried and (_ELLIPTIC.match(words) or scenery) else ()
+
+    return levers
+
+
+def _coordinated(subjects: Sequence[Mention], words: str, offset: int, position: int) -> tuple[str, ...]:
+    """Several levers in one clause: all of "X, Y and Z" before the cue; else nobody knows which."""
+    before = [m for m in subjects if m.end - offset <= position]
+    after = [m for m in subjects if m.end - offset > position]
+    group = before or after
+    if before and after:
+        return ()
+    for one, other in zip(group, group[1:], strict=False):
+        between = words[one.end - offset : other.start - offset]
+        if one.lever != other.lever and not re.fullmatch(r"[\s,/&+]*(?:and|or|nor|plus|as well as|both)?[\s,/&+]*(?:the |our )?", between):
+            return ()
+    return tuple(dict.fromkeys(m.lever for m in group))
+
+
+def _owner(hole: Span, mentions: Sequence[Mention], holes: Sequence[Span], text: str) -> tuple[str, ...]:
+    """The lever that a bracket comments on: the last one named before it, with nothing but a few words between."""
+    before = [m for m in mentions if m.end <= hole.start and not _in(m, holes)]
+    if before:
+        last = max(before, key=lambda m: m.end)
+        between = text[last.end : hole.start - 1]
+        if len(between) <= 60 and not re.search(r"[;:.—–()]|,", between):
+            return (last.lever,)
+    return ()
+
+
+def _found(
+    lever: str, hit: _Hit, words: str, offset: int, text: str, rules: Rules, blanket: str | None
+) -> Found:
+    verdict, why = _reading(hit, words, rules)
+    if blanket is not None:
+        verdict, why = None, blanket
+    figure = figure_near(text, offset + hit.start, offset + hit.end, rules) if verdict else None
+    cause = bool(rules.modality["cause"].match(words.strip()))
+    return Found(
+        lever,
+        verdict,
+        hit.cue.kind,
+        hit.cue.strength + (figure is not None and hit.cue.kind == "fact" and hit.cue.verdict != "rejected"),
+        words[hit.start : hit.end].strip(),
+        offset + hit.start,
+        why,
+        figure,
+        cause,
+    )
+
+
+def _reading(hit: _Hit, words: str, rules: Rules) -> tuple[str | None, str | None]:
+    """(verdict, None), or (None, why the cue counts for nothing), from the clause alone."""
+    cue, modality = hit.cue, rules.modality
+    before = words[: hit.start]
+    near = " ".join(before.split()[-6:])
+    attitude = modality["attitude"].search(words)
+    if attitude is not None and attitude.start() <= hit.start:
+        return None, f"an attitude, not an outcome: {attitude.group().strip()!r}"
+    if modality["conditional"].search(words):
+        return None, "conditional"
+    if modality["superseded"].search(words):
+        return None, "superseded: how it was at first"
+    if modality["hedge"].search(near):
+        return None, "hedged"
+    negated = _negated(near, rules) and not re.match(r"\W*(?:no|zero|none|without|not|never)\b", words[hit.start :], re.I)
+    if negated:
+        if cue.negated != "drop" and cue.kind == "fact" and not modality["hypothetical"].search(before):
+            return cue.negated, None
+        return None, "negated"
+    hypothetical = modality["hypothetical"].search(before)
+    if cue.kind == "fact":
+        if hypothetical is not None:
+            return None, f"hypothetical: {hypothetical.group().strip()!r}"
+        if cue.verdict == "works" and modality["limiting"].search(words):
+            return None, "limited: hardly a gain"
+        if cue.verdict == "works" and cue.negated != "drop" and re.fullmatch(r"(?:help|improve|pay off|matter|.*up|make a difference|move the needle)", words[hit.start : hit.end], re.I):
+            # The bare infinitive is a fact only under "did".
+            return ("works", None) if re.search(r"\b(?:did|does|do)\W*$", before, re.I) else (None, "no finite verb")
+        return cue.verdict, None
+    if modality["limiting"].search(words):
+        return None, "limited: hardly a gain"
+    return cue.verdict, None
+
+
+def _negated(near: str, rules: Rules) -> bool:
+    exempt = rules.modality["negation_exempt"]
+    return bool(rules.modality["negation"].search(exempt.sub(" ", near)))
+
+
+def _blanket(text: str, rules: Rules) -> str | None:
+    """Why a whole sentence gives no verdict, whatever it says."""
+    modality = rules.modality
+    if text.rstrip("\"'”’) ").endswith("?"):
+        return "a question"
+    if modality["caveat"].match(text.strip()):
+        return "a caveat"
+    if modality["hearsay"].search(text):
+        return "hearsay"
+    if modality["others"].search(text) and not modality["own"].search(text):
+        return "others' verdict"
+    return None
+
+
+def _with_pairs(
+    found: list[Found],
+    text: str,
+    mentions: Sequence[Mention],
+    holes: Sequence[Span],
+    rules: Rules,
+    blanket: str | None,
+) -> list[Found]:
+    """Adds the direction of "23 -> 14 tok/s" where a sentence about one lever has no other cue."""
+    subjects = {m.lever for m in mentions if m.role == "subject"}
+    if found or len(subjects) != 1 or blanket is not None or len(holes) > 1:
+        return found
+    if any(rules.modality[name].search(text) for name in ("attitude", "hypothetical", "conditional", "superseded")):
+        return found
+    pair = pair_direction(text, rules)
+    if pair is None:
+        return found
+    verdict, figure, position = pair
+    return [Found(subjects.pop(), verdict, "fact", 6, figure, position, None, figure)]
+
+
+def settle(found: Iterable[Found]) -> dict[str, Found]:
+    """One outcome per lever and sentence: the strongest reading, none where facts of opposite sense meet.
+
+    A cue in a clause of reason ("because ... is broken") counts only where the main clause has none; an explicit
+    rejection stands before its reasons, but for a measured one.
+    """
+    outcome: dict[str, Found] = {}
+    by_lever: dict[str, list[Found]] = {}
+    for one in found:
+        by_lever.setdefault(one.lever, []).append(one)
+    for lever, all_of in by_lever.items():
+        said = [f for f in all_of if f.verdict is not None]
+        facts = [f for f in said if f.kind == "fact"]
+        main = [f for f in facts if not f.cause] or facts
+        if len({f.verdict in POSITIVE for f in main}) > 1:
+            outcome[lever] = replace(main[0], verdict=None, why_not="says two opposite things")
+        elif main:
+            outcome[lever] = max(main, key=lambda f: (f.strength, -f.position))
+        elif said:
+            outcome[lever] = max(said, key=lambda f: (f.strength, -f.position))
+        else:
+            outcome[lever] = all_of[0]
+    return outcome
+
+
+def _blank(text: str, holes: Sequence[Span]) -> str:
+    """The text with what stands in brackets blanked, positions kept."""
+    for hole in holes:
+        text = text[: hole.start] + " " * (hole.end - hole.start) + text[hole.end :]
+    return text
+
+
+def _in(mention: Mention, holes: Sequence[Span]) -> bool:
+    return any(hole.holds(mention.start) for hole in holes)

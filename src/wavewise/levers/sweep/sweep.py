@@ -1,0 +1,175 @@
+"""The sweep: documents in, passages, drafts and conflicts out."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wavewise.levers.catalogue import Catalogue
+from wavewise.levers.sweep.context import BlockContext, heading_context
+from wavewise.levers.sweep.documents import Block, Document
+from wavewise.levers.sweep.drafting import conflicts_of, draft_documents
+from wavewise.levers.sweep.findings import Passage, Swept
+from wavewise.levers.sweep.index import SentenceIndex
+from wavewise.levers.sweep.judge import Found, judge, settle
+from wavewise.levers.sweep.mentions import find_mentions
+from wavewise.levers.sweep.rules import Rules, load_rules
+from wavewise.levers.sweep.sentences import Span, sentences
+
+_QUOTE = 400
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    document: int
+    block: int
+    span: Span
+
+
+def sweep(
+    documents: Sequence[Document],
+    catalogue: Catalogue,
+    *,
+    rules: Rules | None = None,
+    index: Path | None = None,
+    skipped: Sequence[str] = (),
+) -> Swept:
+    """Finds what documents say of the levers of a catalogue.
+
+    Args:
+        documents: what to read.
+        catalogue: levers with their names.
+        rules: language rules; the packaged ones by default.
+        index: where to keep the full-text index; in memory by default.
+        skipped: what was left out while reading, handed through.
+    """
+    rules = rules or load_rules()
+    rows = [
+        _Sentence(d, b, span)
+        for d, document in enumerate(documents)
+        for b, block in enumerate(document.blocks)
+        for span in sentences(block.text)
+    ]
+    store = SentenceIndex(index)
+    try:
+        store.add(
+            (i, row.span.of(_block(documents, row).text), documents[row.document].name, _place(documents, row))
+            for i, row in enumerate(rows)
+        )
+        named = {(rows[i].document, rows[i].block) for i in store.naming(catalogue)}
+    finally:
+        store.close()
+    passages: list[Passage] = []
+    for d, document in enumerate(documents):
+        passages += _sweep_document(document, {b for dd, b in named if dd == d}, catalogue, rules)
+    drafts, unclear = draft_documents(passages, rules)
+    return Swept(
+        documents=tuple(document.name for document in documents),
+        skipped=tuple(skipped),
+        passages=tuple(passages),
+        drafts=tuple(drafts),
+        conflicts=tuple(conflicts_of(drafts, unclear)),
+        unclear=tuple(f"{c.lever}: {c.why}" for c in unclear),
+    )
+
+
+def _block(documents: Sequence[Document], row: _Sentence) -> Block:
+    return documents[row.document].blocks[row.block]
+
+
+def _place(documents: Sequence[Document], row: _Sentence) -> str:
+    block = _block(documents, row)
+    if block.commit is not None:
+        return f"commit {block.commit}"
+    return f"page {block.page}" if block.page is not None else f"line {block.line_at(row.span.start)}"
+
+
+def _sweep_document(document: Document, named: set[int], catalogue: Catalogue, rules: Rules) -> list[Passage]:
+    """Passages of one document; blocks that name no lever count where a heading gives them a topic."""
+    main = _main_model(document, rules)
+    found: list[Passage] = []
+    for number, block in enumerate(document.blocks):
+        around = heading_context(block, catalogue, rules)
+        if number in named or around.topic is not None:
+            found += _sweep_block(document.name, block, around, catalogue, rules, main)
+    return found
+
+
+def _sweep_block(
+    name: str, block: Block, around: BlockContext, catalogue: Catalogue, rules: Rules, main: str | None
+) -> list[Passage]:
+    passages: list[Passage] = []
+    text = block.text.replace("'", "’")
+    for span in sentences(text):
+        sentence = span.of(text)
+        mentions = find_mentions(sentence, catalogue)
+        if block.kind in ("heading", "quote"):
+            why = "a heading" if block.kind == "heading" else "a quotation"
+            settled = {m.lever: Found(m.lever, None, "fact", 0, "", m.start, why) for m in mentions}
+        else:
+            context = around.at(sentence, mentions, rules)
+            settled = settle(judge(sentence, mentions, context, rules))
+            settled = around.labelled(sentence, mentions, settled, rules)
+            around = around.after(sentence, mentions, rules)
+        for lever in dict.fromkeys((*settled, *(m.lever for m in mentions))):
+            passages.append(_passage(name, block, span, lever, settled.get(lever), rules, main))
+    return passages
+
+
+def _passage(
+    name: str, block: Block, span: Span, lever: str, found: Found | None, rules: Rules, main: str | None
+) -> Passage:
+    quote = block.text[span.start : span.end]
+    models = [m.group() for m in rules.models.finditer(quote)]
+    other = next((m for m in models if rules.model(m) != main), None) if main is not None else None
+    gpu = rules.gpus.search(quote)
+    verdict = found.verdict if found is not None else None
+    return Passage(
+        lever=lever,
+        document=name,
+        line=block.line_at(span.start) if block.commit is None and block.page is None else None,
+        page=block.page,
+        commit=block.commit,
+        quote=_shorten(quote, found.position if found is not None else 0),
+        verdict=verdict,
+        ground=_ground(found, quote, rules) if verdict is not None else None,
+        cue=found.cue if found is not None and found.cue else None,
+        why_not=found.why_not if found is not None else None,
+        figure=found.figure if found is not None else None,
+        model=other or (models[0] if models else None),
+        gpu=gpu.group() if gpu else None,
+        elsewhere=other is not None,
+        strength=found.strength if found is not None else 0,
+    )
+
+
+def _ground(found: Found | None, quote: str, rules: Rules) -> str | None:
+    """Why: from the cue itself, then from the words after it, then from the sentence; else what was measured."""
+    if found is None:
+        return None
+    if found.verdict == "promising":
+        return "estimated"
+    near = quote[max(0, found.position) :]
+    end = re.search(r"[;)]|,\s(?:and\s)?[A-Z]", near)
+    ground = rules.ground(found.cue) or rules.ground(near[: end.start()] if end else near)
+    if ground is not None:
+        return ground
+    return "measured" if found.verdict in ("works", "worse", "no gain") else None
+
+
+def _shorten(quote: str, position: int) -> str:
+    """The sentence, cut around the cue where it is very long."""
+    if len(quote) <= _QUOTE:
+        return quote.strip()
+    start = max(0, min(position - _QUOTE // 2, len(quote) - _QUOTE))
+    cut = quote[start : start + _QUOTE].strip()
+    return f"{'... ' if start else ''}{cut}{' ...' if start + _QUOTE < len(quote) else ''}"
+
+
+def _main_model(document: Document, rules: Rules) -> str | None:
+    """The model that the document speaks of most."""
+    names = Counter(
+        rules.model(match.group()) for block in document.blocks for match in rules.models.finditer(block.text)
+    )
+    return names.most_common(1)[0][0] if names else None
