@@ -30,7 +30,9 @@ def diff(
             help="findings.json, a folder with one, a trace or a folder of traces.", show_default=False
         ),
     ],
-    after: Annotated[Path, typer.Argument(help="The same of the other side.", show_default=False)],
+    after: Annotated[
+        Path, typer.Argument(metavar="AFTER", help="The same of the other side.", show_default=False)
+    ],
     fail_if: Annotated[
         list[str] | None,
         typer.Option(

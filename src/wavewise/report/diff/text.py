@@ -98,7 +98,7 @@ def _cause(point: PointDiff, span: Change | None) -> str:
         return ""
     boundary = point.step("boundary_ms")
     assert boundary is not None
-    if share >= _MOSTLY:
+    if share >= _MOSTLY and span.verdict not in ("up", "down"):
         where = "All of it" if share >= 0.985 else f"{percent(share)} of it"
         return (
             f"{where} is host time at step boundaries ({_values(boundary)}), host noise or a change on the host, "
@@ -196,18 +196,22 @@ def _family(family: FamilyChange) -> str:
 
 
 def limit_sentences(limits: Sequence[LimitResult]) -> tuple[str, ...]:
-    """The judged conditions, those that failed first."""
-    words = {
-        "exceeded": "FAILED",
-        "unclear": "NOT JUDGED",
-        "within noise": "kept, what exceeds it is noise",
-        "kept": "kept",
-    }
-    order = list(words)
-    ranked = sorted(limits, key=lambda result: order.index(result.outcome))
-    return tuple(
-        f"Limit {code(result.limit)} {words[result.outcome]}: {result.message}." for result in ranked
-    )
+    """The judged conditions, those that failed first; of a pattern's many kept ones only the count."""
+    words = {"exceeded": "FAILED", "unclear": "NOT JUDGED", "within noise": "kept (what exceeds it is noise)"}
+    said = [
+        f"Limit {code(result.limit)} {word}: {result.message}."
+        for outcome, word in words.items()
+        for result in limits
+        if result.outcome == outcome
+    ]
+    kept: dict[str, list[LimitResult]] = {}
+    for result in limits:
+        if result.outcome == "kept":
+            kept.setdefault(result.limit, []).append(result)
+    for limit, results in kept.items():
+        whole = results[0].message if len(results) == 1 else f"{len(results)} quantities"
+        said.append(f"Limit {code(limit)} kept: {whole}.")
+    return tuple(said)
 
 
 # ---------------------------------------------------------------- tables
