@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wavewise.trace.model import Trace
-
 _IN_NAME = (
     # torch's and vLLM's "rank0", "rank_0", "rank-0"; SGLang's "TP-0" (one tensor-parallel group is one run).
     re.compile(r"(?:^|[^a-z])rank[-_ .=]?(\d{1,6})(?!\d)", re.I),
@@ -24,39 +22,40 @@ def rank_in_name(name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class RankGroup:
-    """The traces of one distributed run.
+    """One distributed run, as far as its traces are there.
 
     Attributes:
-        traces: by rank.
+        ranks: that have a trace, ascending.
         world_size: how many ranks the run had, as its traces say; None where none says.
         missing: ranks of the run without a trace.
     """
 
-    traces: dict[int, Trace]
+    ranks: tuple[int, ...]
     world_size: int | None
     missing: tuple[int, ...]
 
 
-def rank_group(traces: Iterable[Trace]) -> RankGroup | None:
-    """The run that `traces` are the ranks of; None where they are not the ranks of one run.
+def rank_group(members: Iterable[tuple[int | None, int | None]]) -> RankGroup | None:
+    """The run that traces are the ranks of; None where they are not the ranks of one run.
 
     They are if each has a rank, no two the same one, at least two of them, and none contradicts the others
     on how many ranks the run had.
+
+    Args:
+        members: (rank, world size) of each trace, None where it does not say.
     """
-    by_rank: dict[int, Trace] = {}
+    ranks: set[int] = set()
     sizes: set[int] = set()
-    for trace in traces:
-        if trace.rank is None or trace.rank in by_rank:
+    for rank, world_size in members:
+        if rank is None or rank in ranks:
             return None
-        by_rank[trace.rank] = trace
-        size = trace.metadata.get("world_size")
-        if isinstance(size, int) and size > 0:
-            sizes.add(size)
-    if len(by_rank) < 2 or len(sizes) > 1:
+        ranks.add(rank)
+        if world_size is not None and world_size > 0:
+            sizes.add(world_size)
+    if len(ranks) < 2 or len(sizes) > 1:
         return None
     size = sizes.pop() if sizes else None
-    last = size if size is not None else max(by_rank) + 1
-    if max(by_rank) >= last:
+    last = size if size is not None else max(ranks) + 1
+    if max(ranks) >= last:
         return None
-    missing = tuple(rank for rank in range(last) if rank not in by_rank)
-    return RankGroup(dict(sorted(by_rank.items())), size, missing)
+    return RankGroup(tuple(sorted(ranks)), size, tuple(rank for rank in range(last) if rank not in ranks))

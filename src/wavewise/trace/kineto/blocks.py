@@ -9,11 +9,10 @@ right, or a block fails to decode and `salvage` reads it together with its neigh
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wavewise.trace.source import Limits, Text
 
-BLOCK_BYTES = 2 << 20
-"""A block and its index of lines about fill the L2 cache of one core; both smaller and larger ones are slower."""
 
 _OVERLAP = 1 << 16
 _KINETO_START = re.compile(rb'[ \t\r]*\n(?=  \{\n    "ph": )')
@@ -36,13 +35,21 @@ class Layout:
     kineto: bool = False
     lines: bool = False
 
-    def cut(self, text: bytes, start: int) -> tuple[int, int] | None:
-        """The first boundary at or behind `start`: the end of one event, the beginning of the next."""
+    def cut(self, text: bytes, start: int) -> "Cut | None":
+        """The first boundary that begins at or behind `start`."""
         if self.kineto:
             found = text.find(_KINETO_BOUNDARY, start)
-            return (found + 4, found + 6) if found >= 0 else None
+            return Cut(found, found + 4, found + 6) if found >= 0 else None
         match = (_LINE_BOUNDARY if self.lines else _ANY_BOUNDARY).search(text, start)
-        return (match.start() + 1, match.end()) if match else None
+        return Cut(match.start(), match.start() + 1, match.end()) if match else None
+
+
+class Cut(NamedTuple):
+    """A boundary: where it begins, where the event before it ends, where the next one starts."""
+
+    at: int
+    end: int
+    start: int
 
 
 def layout_of(first: int, text: bytes) -> Layout:
@@ -96,12 +103,12 @@ class Block:
 class Cutter:
     """Hands out the blocks of a text, at indices that never fall."""
 
-    def __init__(self, text: Text, layout: Layout, limits: Limits, size: int = BLOCK_BYTES) -> None:
-        self._text, self._layout, self._limits, self._size = text, layout, limits, size
+    def __init__(self, text: Text, layout: Layout, limits: Limits) -> None:
+        self._text, self._layout, self._limits = text, layout, limits
 
     def block(self, index: int) -> Block | None:
         """Block `index`, None behind the last one."""
-        size = self._size
+        size = self._limits.block_bytes
         nominal = self._layout.first + index * size
         held = self._text.at(nominal, size + _OVERLAP)
         if not held:
@@ -109,15 +116,15 @@ class Cutter:
         start = 0
         if index:
             cut = self._layout.cut(held, 0)
-            if cut is None or cut[0] - 1 >= size:
+            if cut is None or cut.at >= size:
                 # Nothing begins here. At the very end of the file the block before holds all there is.
                 return Block(index, nominal, Stretch.of(b"")) if len(held) > size else None
-            start = cut[1]
+            start = cut.start
         wanted = size + _OVERLAP
         while True:
             cut = self._layout.cut(held, max(size, start)) if len(held) > size else None
             if cut is not None:
-                return Block(index, nominal + start, Stretch(held, start, cut[0]))
+                return Block(index, nominal + start, Stretch(held, start, cut.end))
             if len(held) < wanted:
                 return Block(index, nominal + start, Stretch(held, start, len(held)), last=True)
             if wanted > self._limits.event_bytes:

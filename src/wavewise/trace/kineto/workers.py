@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from wavewise.errors import InputError
-from wavewise.trace.kineto.blocks import BLOCK_BYTES, Cutter, Layout
+from wavewise.trace.kineto.blocks import Cutter, Layout
 from wavewise.trace.kineto.events import Interner, Key, Rows, Shape, Tables
 from wavewise.trace.kineto.ladder import BlockResult, read_block
 from wavewise.trace.notes import Notes
@@ -76,7 +76,7 @@ def _own_share(
         yield read_block(block, layout, tables)
         tables.forget()
         if progress:
-            progress("reading", text.share(layout.first + index * BLOCK_BYTES))
+            progress("reading", text.share(layout.first + index * limits.block_bytes))
 
 
 def _complete(

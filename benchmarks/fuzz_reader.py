@@ -1,0 +1,207 @@
+"""Damages real traces at random and reads them: no crash, no hang, no unbounded memory, same answer for same bytes.
+
+    python benchmarks/fuzz_reader.py TRACE [TRACE ...] [--minutes 10] [--seed 0] [--keep FOLDER]
+
+Each round takes one trace, in one of several layouts, damages it in one to four places and reads it twice, with
+two block sizes. It fails when the reader raises anything but its own errors, takes over ten seconds, answers
+differently for the same bytes, or loses more GPU operations than the damage can account for. What fails is kept
+in FOLDER, to become a test.
+"""
+
+import argparse
+import gzip
+import json
+import random
+import resource
+import signal
+import sys
+import time
+import traceback
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from wavewise.errors import InputError, NothingToAnalyzeError
+from wavewise.trace import Trace, read
+from wavewise.trace.source import Limits
+
+LAYOUTS = ("kineto", "one-line", "compact", "indented", "lines", "bare-list", "ndjson")
+NASTY = (
+    b"\0", b"\xff", b'"', b"\\", b"\n", b"{", b"}", b"[", b"]", b",", b":", b"NaN", b"inf", b"-", b".", b"e9",
+    b"null", b'{"ph": "X"}', b"},\n  {\n", b"[rank0]:[W1129 Reducer.cpp:77] Warning: {x}, \"y\"\n", b"\xed\xa0\x80",
+    b"\\ud83d", b'"traceEvents": [', b"]}", b"]}{", b"9" * 30, b"\xef\xbb\xbf", b"/* */", b"\r\n", b"  },\n",
+)  # fmt: skip
+MIB = 1 << 20
+
+
+class Hang(Exception):
+    """A read that took too long."""
+
+
+def main() -> int:
+    """Runs rounds until the time is up; the number of failures."""
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    arguments.add_argument("traces", type=Path, nargs="+")
+    arguments.add_argument("--minutes", type=float, default=10)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--keep", type=Path, default=Path("fuzz-failures"))
+    given = arguments.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+    signal.signal(signal.SIGALRM, _hang)
+    sources = [(path, *_relaid(path)) for path in given.traces]
+    scratch = given.keep
+    scratch.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + 60 * given.minutes
+    rounds = failures = 0
+    while time.monotonic() < deadline:
+        seed = given.seed + rounds
+        chance = random.Random(seed)
+        path, layouts, whole = chance.choice(sources)
+        layout = chance.choice(LAYOUTS)
+        damaged, places, cut = _damage(layouts[layout], chance)
+        problem = _problem(damaged, places, cut, whole, chance, scratch / f"now-{given.seed}.json")
+        rounds += 1
+        if problem:
+            failures += 1
+            kept = scratch / f"seed{seed}-{path.stem.split('.')[0]}-{layout}.json"
+            kept.write_bytes(damaged)
+            print(f"FAIL seed {seed} {path.name} {layout}: {problem} (kept as {kept})", flush=True)
+    print(
+        f"{rounds} rounds, {failures} failures, peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB"
+    )
+    return min(failures, 1)
+
+
+def _hang(signum: int, frame: FrameType | None) -> None:
+    raise Hang
+
+
+def _relaid(path: Path) -> tuple[dict[str, bytes], int]:
+    """The text of a trace in every layout, and its GPU operations."""
+    raw = gzip.open(path).read() if path.read_bytes()[:2] == b"\x1f\x8b" else path.read_bytes()
+    document = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    events = msgspec.json.decode(document.pop("traceEvents"), type=list[msgspec.Raw])[-6000:]
+    head = (
+        b"{"
+        + b", ".join(b'"%b": %b' % (k.encode(), bytes(v)) for k, v in document.items())
+        + b', "traceEvents": '
+    )
+    each = [msgspec.json.format(event, indent=-1) for event in events]
+    spaced = [msgspec.json.format(event, indent=0) for event in events]
+    texts = {
+        "kineto": raw if len(raw) < 3 * MIB else _kineto(head, events),
+        "one-line": head + b"[" + b", ".join(spaced) + b"]}",
+        "compact": head + b"[" + b",".join(each) + b"]}",
+        "indented": msgspec.json.format(head + b"[" + b",".join(each) + b"]}", indent=4),
+        "lines": head + b"[\n" + b",\n".join(spaced) + b"\n]}",
+        "bare-list": b"[" + b",\n".join(spaced) + b"]",
+        "ndjson": b"\n".join(each),
+    }
+    scratch = (
+        path.with_suffix(".whole")
+        if False
+        else Path("/dev/shm") / f"fuzz-{zlib.crc32(str(path).encode()):x}.json"
+    )
+    counts = set()
+    for text in texts.values():
+        scratch.write_bytes(text)
+        counts.add(sum(len(trace.operations) for trace in read(scratch)))
+    scratch.unlink()
+    if len(counts) != 1:
+        raise SystemExit(f"{path}: the layouts do not agree before any damage: {counts}")
+    return texts, counts.pop()
+
+
+def _kineto(head: bytes, events: list[msgspec.Raw]) -> bytes:
+    out = []
+    for raw in events:
+        event = {
+            key: bytes(value) for key, value in msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items()
+        }
+        args, times = event.pop("args", None), [event.pop(key, None) for key in ("ts", "dur")]
+        first = ", ".join(f'"{key}": {value.decode()}' for key, value in event.items())
+        text = f'  {{\n    {first},\n    "ts": {(times[0] or b"0").decode()}'
+        text += f', "dur": {times[1].decode()}' if times[1] else ""
+        if args:
+            inner = msgspec.json.format(args, indent=0).decode()[1:-1]
+            text += f',\n    "args": {{\n      {inner}\n    }}'
+        out.append(text + "\n  }")
+    return head + b"[\n" + ",\n".join(out).encode() + b'\n  ],\n  "traceName": "x"\n}'
+
+
+def _damage(text: bytes, chance: random.Random) -> tuple[bytes, int, bool]:
+    """Damaged text, in how many places, and whether its end was cut off."""
+    data = bytearray(text)
+    start = max(0, data.find(b'"traceEvents"')) + 16
+    places = chance.randint(1, 4)
+    cut = False
+    for _ in range(places):
+        at = chance.randrange(start, max(start + 1, len(data)))
+        kind = chance.randrange(7)
+        if kind == 0:
+            data[at : at + 1] = bytes([chance.randrange(256)])
+        elif kind == 1:
+            del data[at : at + chance.choice((1, 2, 5, 40, 300))]
+        elif kind == 2:
+            data[at:at] = chance.choice(NASTY)
+        elif kind == 3:
+            data[at : at + 1] = chance.choice(NASTY)
+        elif kind == 4:
+            piece = data[at : at + chance.choice((3, 30, 300))]
+            data[at:at] = piece
+        elif kind == 5:
+            other = chance.randrange(start, max(start + 1, len(data)))
+            data[at : at + 8], data[other : other + 8] = data[other : other + 8], data[at : at + 8]
+        elif chance.random() < 0.3:
+            del data[at:]
+            cut = True
+    return bytes(data), places, cut
+
+
+def _problem(
+    text: bytes, places: int, cut: bool, whole: int, chance: random.Random, path: Path
+) -> str | None:
+    """What is wrong with how the reader takes `text`, None where nothing is."""
+    path.write_bytes(text)
+    answers: list[object] = []
+    for block in (1 << 14, 1 << 14, 2 << 20):
+        try:
+            signal.alarm(10)
+            traces = read(path, limits=replace(Limits(), block_bytes=block))
+            signal.alarm(0)
+        except (InputError, NothingToAnalyzeError) as error:
+            signal.alarm(0)
+            answers.append(type(error).__name__)
+            if "\n" in str(error):
+                return f"an error of more than one line: {error!r}"
+            continue
+        except Hang:
+            return "took over ten seconds"
+        except MemoryError:
+            return "ran out of memory"
+        except Exception:  # noqa: BLE001 - that is what this looks for
+            signal.alarm(0)
+            return traceback.format_exc(limit=-3).replace("\n", " | ")
+        answers.append(_answer(traces))
+        lost = whole - sum(len(trace.operations) for trace in traces)
+        if not cut and lost > 12 * places:
+            return f"lost {lost} of {whole} operations to {places} places ({[w.code for w in traces[0].warnings]})"
+        if lost and not any(trace.warnings for trace in traces) and lost > places:
+            return f"lost {lost} operations without a word"
+    if answers[0] != answers[1]:
+        return "another answer for the same bytes"
+    return None
+
+
+def _answer(traces: list[Trace]) -> str:
+    return json.dumps([
+        [len(t.operations), len(t.rejected), t.operations["duration_ns"].sum(), [(w.code, w.count) for w in t.warnings]]
+        for t in traces
+    ])  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
