@@ -128,6 +128,7 @@ class Prediction(Result, frozen=True, kw_only=True):
     tokens_per_s: float | None
     tokens_per_s_95: tuple[float, float] | None = None
     if_host_free_step_ms: float | None = None
+    if_host_free_step_ms_95: tuple[float, float] | None = None
     if_host_free_tokens_per_s: float | None = None
     reason: str | None = None
 
@@ -159,6 +160,8 @@ class Scaling(Result, frozen=True, kw_only=True):
             where that model is not the line.
         host_share: median share of step time outside the GPU span.
         host_dominates: step boundaries hide how the GPU's time grows; the asymptote is then null.
+        curve: the laws of step and span at sizes spread over the sane range, for drawing; measured sizes,
+            where a prediction is the measurement itself, are left out.
         largest_sane_batch_size: predictions beyond it are refused.
     """
 
@@ -182,6 +185,7 @@ class Scaling(Result, frozen=True, kw_only=True):
     host_share: float | None = None
     host_dominates: bool = False
     predictions: tuple[Prediction, ...] = ()
+    curve: tuple[Prediction, ...] = ()
     smallest_sane_batch_size: int | None = None
     largest_sane_batch_size: int | None = None
     context_length: int | None = None

@@ -5,18 +5,30 @@ from dataclasses import replace
 
 from wavewise.findings import Findings
 from wavewise.report import (
+    ceilings_text,
     decode_text,
     fill_text,
     idle_text,
     kernels_text,
     quality_text,
+    scaling_text,
     steps_text,
 )
 from wavewise.report.section import Report, Section, listing
 from wavewise.report.verdict import helper_sentences, no_decode, per_point, verdict
 from wavewise.report.words import engine_words, plural, printable
 
-SUBJECTS = (decode_text, idle_text, kernels_text, fill_text, steps_text, quality_text)
+SUBJECTS = (
+    decode_text,
+    idle_text,
+    scaling_text,
+    ceilings_text,
+    fill_text,
+    kernels_text,
+    steps_text,
+    quality_text,
+)
+"""Modules with `sections(findings)`, in the order in which a report speaks of their subjects."""
 
 LEVELS = ("stop", "caution", "info")
 
@@ -29,10 +41,20 @@ def compose(findings: Findings) -> Report:
         notes=notes(findings),
         verdict=verdict(findings),
         summary=said,
-        sections=tuple(
-            _without(section, said) for subject in SUBJECTS for section in subject.sections(findings)
+        sections=_once(
+            [_without(section, said) for subject in SUBJECTS for section in subject.sections(findings)]
         ),
     )
+
+
+def _once(sections: list[Section]) -> tuple[Section, ...]:
+    """The sections, each chart in the first of them that asks for it."""
+    placed: set[str] = set()
+    kept: list[Section] = []
+    for section in sections:
+        kept.append(replace(section, charts=tuple(name for name in section.charts if name not in placed)))
+        placed.update(section.charts)
+    return tuple(kept)
 
 
 def _without(section: Section, said: tuple[str, ...]) -> Section:
@@ -67,6 +89,7 @@ def summary(findings: Findings) -> tuple[str, ...]:
     """First lines after the verdict, each with its numbers."""
     missing = no_decode(findings) if any(trace.decode for trace in findings.traces) else ()
     return (
+        *scaling_text.headlines(findings),
         *helper_sentences(findings),
         *fill_text.headlines(findings),
         *idle_text.stall_sentences(findings),

@@ -69,18 +69,19 @@ def _measured(views: tuple[PointView, ...], contexts: list[str]) -> list[dict[st
 def _curve(scaling: Scaling) -> list[dict[str, object]]:
     """The model's curve as rows, for the step and for the span."""
     rows: list[dict[str, object]] = []
-    for prediction in scaling.predictions:
-        low, high = prediction.step_ms_95 or (None, None)
+    for prediction in scaling.curve:
+        free = prediction.if_host_free_step_ms
         rows += [
-            _curve_row(prediction, STEP, prediction.step_ms, low, high),
-            _curve_row(prediction, SPAN, prediction.if_host_free_step_ms, None, None),
+            _curve_row(prediction, STEP, prediction.step_ms, prediction.step_ms_95),
+            _curve_row(prediction, SPAN, free, prediction.if_host_free_step_ms_95),
         ]
     return [row for row in rows if row["ms"] is not None]
 
 
 def _curve_row(
-    prediction: Prediction, name: str, value: float | None, low: float | None, high: float | None
+    prediction: Prediction, name: str, value: float | None, interval: tuple[float, float] | None
 ) -> dict[str, object]:
+    low, high = interval or (None, None)
     return {
         "batch": prediction.batch_size,
         "series": name,
