@@ -5,25 +5,30 @@ from collections.abc import Sequence
 import numpy as np
 
 from wavewise.findings import ContextFit, ContextPoint, ContextScaling, OperatingPoint
+from wavewise.scaling.groups import contexts
 from wavewise.scaling.line import fit_line
 from wavewise.scaling.sweep import SPAN, STEP, Sweep, sweep_of
 
 
 def fit_context(points: Sequence[OperatingPoint]) -> tuple[ContextScaling, ...]:
-    """One ContextScaling for each batch size that has two or more known context lengths.
+    """One ContextScaling for each GPU, engine and batch size with two or more known context lengths.
 
     A request's work grows linearly with its context (keys read, index scores), as far as the model attends to
     all of it, so a line is the only law fitted; its residuals say where that fails. Points whose context is
     not known take no part.
     """
-    sizes = sorted({point.batch_size for point in points})
-    found: list[ContextScaling] = []
-    for size in sizes:
-        known = [p for p in points if p.batch_size == size and p.context_length is not None]
-        axis = [p.context_length for p in known if p.context_length is not None]
-        if len(set(axis)) >= 2 and len(set(axis)) == len(axis):
-            found.append(_context_scaling(size, sweep_of(known, axis)))
-    return tuple(found)
+    groups: dict[tuple[int, str, str], dict[float | str | None, OperatingPoint]] = {}
+    for point, context in zip(points, contexts(points), strict=True):
+        if point.context_length is not None:
+            key = (point.batch_size, point.gpu or "", point.engine)
+            groups.setdefault(key, {}).setdefault(context, point)
+    return tuple(
+        _context_scaling(
+            size, sweep_of(list(found.values()), [p.context_length or 0 for p in found.values()])
+        )
+        for (size, _, _), found in sorted(groups.items())
+        if len(found) >= 2
+    )
 
 
 def _context_scaling(batch_size: int, sweep: Sweep) -> ContextScaling:

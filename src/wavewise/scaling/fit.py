@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from wavewise.findings import Candidate, ExpertShape, Fit, LackOfFit, Point, Reference
 from wavewise.scaling import laws
-from wavewise.scaling.line import Line, fit_line, lack_of_fit
+from wavewise.scaling.line import Line, fit_line, lack_of_fit, lack_variance
 from wavewise.scaling.selection import FittedLaw, choose, fit_law, standard_error
 from wavewise.scaling.sweep import RESOLUTION_MS, SPAN, STEP, Sweep
 from wavewise.units import format_ns
@@ -22,12 +22,20 @@ Waves = Mapping[str, Mapping[int, float]]
 
 @dataclass(frozen=True)
 class FittedSeries:
-    """One quantity with every law that was fitted to it."""
+    """One quantity with the law chosen for it.
+
+    Attributes:
+        series: index of the quantity within `chosen`; column: within the sweep.
+        lack_variance: how far sizes lie from the law beyond their steps' scatter, ms2.
+        lack_dof: degrees of freedom of that.
+    """
 
     fit: Fit
     chosen: FittedLaw
     series: int
     column: int
+    lack_variance: float
+    lack_dof: float
 
 
 def fit_sweep(sweep: Sweep, expert: ExpertShape | None, waves: Waves | None) -> dict[str, FittedSeries]:
@@ -137,7 +145,14 @@ def _series(
         reference={key: _reference(ref, column, sweep) for key, ref in references.items()},
         points=_points(sweep, column),
     )
-    return FittedSeries(replace(result, verdict=_verdict(result, line)), fit, index, column)
+    hat = fit.hat(index, sweep, sweep.x, sweep.bucket)
+    return FittedSeries(
+        replace(result, verdict=_verdict(result, line)),
+        fit,
+        index,
+        column,
+        *lack_variance(np.eye(sweep.x.size) - hat, sweep, column),
+    )
 
 
 def _candidate(fit: FittedLaw, index: int) -> Candidate:

@@ -4,23 +4,40 @@ from collections.abc import Iterable, Sequence
 
 from wavewise.findings import KernelRow, OperatingPoint
 
-Key = tuple[str | None, str, int | None, str | None]
+SAME_CONTEXT = 0.05
+"""Context lengths within 5 % are one: decoding adds a token per step to each request."""
+
+Key = tuple[str | None, str, float | str | None]
 
 
-def group_key(point: OperatingPoint) -> Key:
-    """GPU, engine and context: points that differ in one of them are never fitted together."""
-    return point.gpu, point.engine, point.context_length, point.context_label
+def contexts(points: Sequence[OperatingPoint]) -> list[float | str | None]:
+    """What tells the points' contexts apart: a representative length, a label in words, or None."""
+    known = sorted({p.context_length for p in points if p.context_length is not None})
+    representative: dict[int, float] = {}
+    for length in known:
+        near = next(
+            (r for r in representative.values() if abs(length - r) <= SAME_CONTEXT * r), float(length)
+        )
+        representative[length] = near
+    return [
+        representative[p.context_length] if p.context_length is not None else p.context_label for p in points
+    ]
 
 
 def sweeps(points: Sequence[OperatingPoint]) -> list[tuple[OperatingPoint, ...]]:
     """Points that may be fitted together, the sweep with the most batch sizes (then clean steps) first.
 
+    GPU, engine and context must be the same.
+
     Several devices of one GPU type run the same step under tensor parallelism; the lowest device that has a
     batch size speaks for it.
     """
     groups: dict[Key, dict[int, OperatingPoint]] = {}
-    for point in sorted(points, key=lambda p: (p.device, p.batch_size)):
-        groups.setdefault(group_key(point), {}).setdefault(point.batch_size, point)
+    named = sorted(
+        zip(points, contexts(points), strict=True), key=lambda pair: (pair[0].device, pair[0].batch_size)
+    )
+    for point, context in named:
+        groups.setdefault((point.gpu, point.engine, context), {}).setdefault(point.batch_size, point)
     found = [tuple(group[size] for size in sorted(group)) for group in groups.values()]
     return sorted(found, key=lambda group: (-len(group), -sum(p.clean_steps for p in group)))
 

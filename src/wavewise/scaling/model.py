@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from wavewise.findings import (
     ExpertShape,
@@ -16,13 +17,19 @@ from wavewise.findings import (
     Unattributed,
 )
 from wavewise.scaling.fit import FittedSeries, Waves, fit_sweep
-from wavewise.scaling.line import Interval, lack_variance, linear_interval, without_noise
+from wavewise.scaling.line import Interval, linear_interval, without_noise
 from wavewise.scaling.medians import Floats
 from wavewise.scaling.sweep import BUSY, SPAN, STEP, Sweep, sweep_of
 from wavewise.scaling.throughput import Asymptote, asymptote, host_share, tokens_per_request
 
 LACK_LIMIT = 0.10
 """A model that misses a measured size by this share of the range or more predicts nothing (the contract)."""
+
+FLAT_LIMIT = 0.03
+"""... unless it misses every size by less than this share of the smallest: then nothing grows."""
+
+DRAWN_SIZES = 48
+"""Sizes at which a curve is computed for drawing: closer than a reader can see."""
 
 SANE_FACTOR = 2.0
 """Predictions reach from half the smallest to twice the largest measured size: one doubling, over which a law
@@ -60,7 +67,7 @@ class ScalingModel:
             )
         basis = self._basis(batch_size)
         step, step_95, reason = self._quantity(STEP, batch_size)
-        span, _, span_reason = self._quantity(SPAN, batch_size)
+        span, span_95, span_reason = self._quantity(SPAN, batch_size)
         if step is None and span is None:
             return _refusal(batch_size, reason or span_reason or "not measured")
         return Prediction(
@@ -71,14 +78,40 @@ class ScalingModel:
             tokens_per_s=self._rate(batch_size, step),
             tokens_per_s_95=self._rates(batch_size, step_95),
             if_host_free_step_ms=span,
+            if_host_free_step_ms_95=span_95,
             if_host_free_tokens_per_s=self._rate(batch_size, span),
             reason=reason,
         )
+
+    def drawn(self) -> tuple[Prediction, ...]:
+        """The laws at sizes spread evenly over the sane range, for drawing; never at a measured size."""
+        low, high = self.sane_range
+        sizes = np.unique(np.linspace(low, high, DRAWN_SIZES).round().astype(int)).tolist()
+        return tuple(self.predict(size) for size in sizes if size not in self.sweep.x)
 
     def _basis(self, batch_size: int) -> str:
         if batch_size in self.sweep.x:
             return "measured"
         return "between" if self.sweep.x[0] < batch_size < self.sweep.x[-1] else "beyond"
+
+    def over_range(self, name: str) -> tuple[NDArray[np.int64], Floats]:
+        """(batch sizes of the sane range, values in ms) of step or span; measured sizes have their medians.
+
+        NaN where the model predicts nothing; empty where the quantity was not measured.
+        """
+        low, high = self.sane_range
+        sizes = np.arange(low, high + 1)
+        series = self.fitted.get(name)
+        if series is None:
+            return sizes[:0], np.empty(0)
+        values = np.full(sizes.size, np.nan)
+        if trustworthy(series.fit):
+            x = sizes.astype(np.float64)
+            hat = series.chosen.hat(series.series, self.sweep, x, self._buckets(x))
+            values = hat @ self.sweep.medians[:, series.column]
+            values[values <= 0.0] = np.nan
+        values[np.searchsorted(sizes, self.sweep.x)] = self.sweep.medians[:, series.column]
+        return sizes, values
 
     def _quantity(self, name: str, batch_size: int) -> tuple[float | None, Interval | None, str | None]:
         """(value, interval, reason if None) of step or span at a batch size."""
@@ -91,30 +124,27 @@ class ScalingModel:
             weights[at[0]] = 1.0
             value = float(self.sweep.medians[at[0], series.column])
             return value, linear_interval(value, weights, self.sweep, series.column), None
-        missed = lack(series.fit)
-        if missed >= LACK_LIMIT:
-            return (
-                None,
-                None,
-                f"the {name}'s best model misses measured sizes by {100 * missed:.0f} % of the range",
-            )
-        hat = self._weights(series, batch_size)
+        if not trustworthy(series.fit):
+            missed = 100 * lack(series.fit)
+            return None, None, f"the {name}'s best model misses measured sizes by {missed:.0f} % of the range"
+        x = np.asarray([float(batch_size)])
+        hat = series.chosen.hat(series.series, self.sweep, x, self._buckets(x))[0]
         value = float(hat @ self.sweep.medians[:, series.column])
         if not np.isfinite(value) or value <= 0.0:
             return None, None, f"the {name}'s model gives no positive time there"
         return value, self._interval(series, hat, value), None
 
-    def _weights(self, series: FittedSeries, batch_size: int) -> Floats:
-        known = [b for b in self.sweep.known_buckets if b is not None and b >= batch_size]
-        between = batch_size < self.sweep.x[-1]
-        bucket = float(min(known)) if known and between else float(batch_size)
-        x, buckets = np.asarray([float(batch_size)]), np.asarray([bucket])
-        return series.chosen.hat(series.series, self.sweep, x, buckets)[0]
+    def _buckets(self, sizes: Floats) -> Floats:
+        """The bucket that each size would replay: the smallest known one that holds it, else its own size."""
+        known = np.asarray(sorted({float(b) for b in self.sweep.known_buckets if b is not None}))
+        if not known.size:
+            return sizes
+        at = np.searchsorted(known, sizes)
+        return np.where(at < known.size, known[np.minimum(at, known.size - 1)], sizes)
 
     def _interval(self, series: FittedSeries, weights: Floats, value: float) -> Interval | None:
         """Holds the model's lack of fit too, once for the fit and once for the unseen size itself."""
-        hat = series.chosen.hat(series.series, self.sweep, self.sweep.x, self.sweep.bucket)
-        variance, dof = lack_variance(np.eye(self.sweep.x.size) - hat, self.sweep, series.column)
+        variance, dof = series.lack_variance, series.lack_dof
         # The unseen size's own departure from the law enters as one more unit weight.
         factor = 1.0 + 1.0 / float((weights**2).sum()) if variance > 0.0 else 1.0
         return linear_interval(value, weights, self.sweep, series.column, variance * factor, dof)
@@ -129,6 +159,15 @@ class ScalingModel:
             return None
         low, high = self._rate(batch_size, step_95[1]), self._rate(batch_size, step_95[0])
         return None if low is None or high is None else (low, high)
+
+
+def trustworthy(fit: Fit) -> bool:
+    """Whether the chosen model may predict: it misses no size by 10 % of the range, or by 3 % of its time.
+
+    The second holds for what hardly grows: there the range is all scatter.
+    """
+    least = min(point.value_ms for point in fit.points)
+    return lack(fit) < LACK_LIMIT or (fit.max_abs_residual_ms or 0.0) < FLAT_LIMIT * least
 
 
 def lack(fit: Fit) -> float:
@@ -185,10 +224,9 @@ def scaling_model(
     per_request, per_request_reason = tokens_per_request(points)
     scaling = _scaling(sweep, fitted, points, per_request, per_request_reason, expert)
     model = ScalingModel(scaling, sweep, fitted, per_request)
-    if extrapolate:
-        predictions = tuple(model.predict(size) for size in sorted(set(extrapolate)))
-        model = ScalingModel(replace(scaling, predictions=predictions), sweep, fitted, per_request)
-    return model, None
+    predictions = tuple(model.predict(size) for size in sorted(set(extrapolate)))
+    scaling = replace(scaling, predictions=predictions, curve=model.drawn())
+    return ScalingModel(scaling, sweep, fitted, per_request), None
 
 
 def fit_scaling(

@@ -1,15 +1,14 @@
 """The two questions people bring: how many requests within a latency, and can a throughput be reached."""
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 
 from wavewise.findings import Ceiling, LatencyTarget, OperatingPoint, Prediction, ThroughputTarget
-from wavewise.scaling.model import ScalingModel
-from wavewise.scaling.sweep import RESOLUTION_MS
+from wavewise.scaling.model import ScalingModel, trustworthy
+from wavewise.scaling.sweep import RESOLUTION_MS, SPAN, STEP
 from wavewise.units import format_ns, significant
-
-_Figure = Callable[[Prediction], float | None]
 
 
 def latency_target(model: ScalingModel, target_ms: float) -> LatencyTarget:
@@ -18,67 +17,55 @@ def latency_target(model: ScalingModel, target_ms: float) -> LatencyTarget:
     No answer passes a measured size that misses the target, whatever the model says of it. Where the model
     predicts nothing (it misses measured sizes by 10 % of their range), the measured sizes alone answer.
     """
-    predictions = _predictions(model)
-    measured = [p for p in predictions if p.basis == "measured"]
     limit_ms = target_ms + RESOLUTION_MS
-    good, at_least = _reach(predictions, lambda p: p.step_ms, limit_ms)
-    free, _ = _reach(predictions, lambda p: p.if_host_free_step_ms, limit_ms)
-    met = [p.batch_size for p in measured if p.step_ms is not None and p.step_ms <= limit_ms]
-    sure = _sure(predictions, good, limit_ms)
-    predicted = any(p.step_ms is not None and p.basis != "measured" for p in predictions)
+    size, at_least = _reach(model, STEP, limit_ms)
+    free_size, _ = _reach(model, SPAN, limit_ms)
+    good = None if size is None else model.predict(size)
+    free = None if free_size is None else model.predict(free_size)
+    step = model.scaling.step
+    met = [p.batch_size for p in step.points if p.value_ms <= limit_ms]
+    sure = None if size is None else _sure(model, size, limit_ms)
     return LatencyTarget(
         target_ms=target_ms,
-        batch_size=good.batch_size if good else None,
+        batch_size=size,
         sure_batch_size=sure,
         measured_batch_size=max(met, default=None),
         at_least=at_least,
-        basis=good.basis if good else ("model" if predicted else "measured"),
+        basis=good.basis if good else ("model" if trustworthy(step) else "measured"),
         step_ms=good.step_ms if good else None,
         tokens_per_s=good.tokens_per_s if good else None,
-        if_host_free_batch_size=free.batch_size if free else None,
+        if_host_free_batch_size=free_size,
         if_host_free_tokens_per_s=free.if_host_free_tokens_per_s if free else None,
-        sentence=_latency_sentence(model, predictions, good, free, sure, at_least, target_ms),
-        reason=None if good else f"no batch size from {predictions[0].batch_size} on stays within the target",
+        sentence=_latency_sentence(model, good, free, sure, at_least, target_ms),
+        reason=None if good else "no batch size in the range that can be judged stays within the target",
     )
 
 
-def _predictions(model: ScalingModel) -> list[Prediction]:
-    low, high = model.sane_range
-    return [model.predict(size) for size in range(low, high + 1)]
+def _reach(model: ScalingModel, name: str, limit_ms: float) -> tuple[int | None, bool]:
+    """(largest size within the limit before a measured one misses it, whether the range ended first)."""
+    sizes, values = model.over_range(name)
+    known = np.isfinite(values)
+    sizes, values = sizes[known], values[known]
+    misses = sizes[(values > limit_ms) & np.isin(sizes, model.sweep.x)]
+    met = sizes[(values <= limit_ms) & (sizes < (misses[0] if misses.size else np.inf))]
+    return (int(met[-1]), bool(met[-1] == sizes[-1])) if met.size else (None, False)
 
 
-def _reach(
-    predictions: Sequence[Prediction], value: _Figure, target_ms: float
-) -> tuple[Prediction | None, bool]:
-    """(largest size within the target before a measured one misses it, whether the range ended first)."""
-    best: Prediction | None = None
-    last: Prediction | None = None
-    for prediction in predictions:
-        figure = value(prediction)
-        if figure is None:
-            continue
-        last = prediction
-        if figure <= target_ms:
-            best = prediction
-        elif prediction.basis == "measured":
-            break
-    return best, best is not None and best is last
+def _sure(model: ScalingModel, size: int, limit_ms: float) -> int | None:
+    """The largest size up to `size` whose interval ends within the limit, by bisection: intervals grow."""
 
+    def safe(candidate: int) -> bool:
+        interval = model.predict(candidate).step_ms_95
+        return interval is not None and interval[1] <= limit_ms
 
-def _sure(predictions: Sequence[Prediction], good: Prediction | None, target_ms: float) -> int | None:
-    if good is None:
-        return None
-    sizes = [
-        p.batch_size
-        for p in predictions
-        if p.batch_size <= good.batch_size and p.step_ms_95 is not None and p.step_ms_95[1] <= target_ms
-    ]
-    return max(sizes, default=None)
+    sizes, values = model.over_range(STEP)
+    candidates = sizes[np.isfinite(values) & (sizes <= size)].tolist()
+    at = bisect_left(candidates, True, key=lambda candidate: not safe(candidate))
+    return candidates[at - 1] if at else None
 
 
 def _latency_sentence(
     model: ScalingModel,
-    predictions: Sequence[Prediction],
     good: Prediction | None,
     free: Prediction | None,
     sure: int | None,
@@ -87,8 +74,8 @@ def _latency_sentence(
 ) -> str:
     target = format_ns(target_ms * 1e6)
     if good is None or good.step_ms is None:
-        shortest = min((p.step_ms for p in predictions if p.step_ms is not None), default=None)
-        least = f": the shortest step known is {format_ns(shortest * 1e6)}" if shortest else ""
+        shortest = min(point.value_ms for point in model.scaling.step.points)
+        least = f": the shortest measured step takes {format_ns(shortest * 1e6)}"
         sentence = f"No batch size meets {target}{least}"
     else:
         rate = f", {significant(good.tokens_per_s)} tokens/s" if good.tokens_per_s else ""
@@ -170,17 +157,11 @@ def _by_model(
     """(reachable, batch size, basis, binding, limit, reason in words)."""
     if model is None:
         return None, None, "measured", None, None, "cannot be judged by batch size from one size"
-    low, high = model.sane_range
-    largest = int(model.sweep.x[-1])
-    for size in range(low, high + 1):
-        prediction = model.predict(size)
-        if (
-            prediction.tokens_per_s is not None
-            and prediction.basis != "measured"
-            and prediction.tokens_per_s >= target
-        ):
-            how = "extrapolated" if size > largest else "predicted"
-            return True, size, how, None, None, f"is within reach at batch {size} ({how})"
+    _, high = model.sane_range
+    size = _smallest(model, STEP, target)
+    if size is not None:
+        how = "extrapolated" if size > model.sweep.x[-1] else "predicted"
+        return True, size, how, None, None, f"is within reach at batch {size} ({how})"
     scaling = model.scaling
     limit = scaling.asymptote_tokens_per_s
     if limit is not None:
@@ -210,6 +191,15 @@ def _by_model(
     return None, None, "model", None, None, f"cannot be judged: {scaling.asymptote_reason}"
 
 
+def _smallest(model: ScalingModel, name: str, target: float) -> int | None:
+    """The smallest size whose tokens per second, with `name` as the step, reach the target."""
+    if model.tokens_per_request is None:
+        return None
+    sizes, values = model.over_range(name)
+    reached = sizes[1000.0 * sizes * model.tokens_per_request >= target * values]
+    return int(reached[0]) if reached.size else None
+
+
 def _behind_the_host(model: ScalingModel, target: float) -> str:
     """The answer where step boundaries hide the GPU's curve."""
     hidden = "is hidden by the host: step boundaries dominate the step time"
@@ -230,12 +220,7 @@ def _host_free(model: ScalingModel | None, target: float) -> bool | None:
     """Would it be reached if a step took no longer than its GPU span?"""
     if model is None:
         return None
-    low, high = model.sane_range
-    rates = [model.predict(size).if_host_free_tokens_per_s for size in range(low, high + 1)]
-    known = [rate for rate in rates if rate is not None]
-    if not known:
-        return None
-    if np.max(known) >= target:
+    if _smallest(model, SPAN, target) is not None:
         return True
     scaling = model.scaling
     limit = scaling.asymptote_if_host_free_tokens_per_s
