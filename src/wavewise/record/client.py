@@ -19,6 +19,7 @@ from wavewise.record.model import Clock
 
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
+_DATE_AGE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -195,14 +196,16 @@ class Client:
         return Answer(reply.status_code, reply.text, reply.headers.get("content-type", ""))
 
     def _note_date(self, date: str | None, sent: float, received: float) -> None:
-        """A date is the server's time cut to whole seconds, somewhere between sending and receiving."""
+        """A date is the server's time when the answer was made, cut to seconds, from a header it renews once a
+        second: up to two seconds old.
+        """
         try:
             stamp = parsedate_to_datetime(date).timestamp() if date else None
         except ValueError:
             return
         if stamp is None:
             return
-        low, high = stamp - received, stamp + 1 - sent
+        low, high = stamp - received, stamp + _DATE_AGE_S - sent
         self._dated += 1
         # Bounds that no longer meet mean that a clock was set; the newest answer then counts alone.
         meet = max(self._low, low) <= min(self._high, high)

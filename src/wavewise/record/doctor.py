@@ -138,7 +138,7 @@ def _profiler(engine: Engine, server: Server, local: bool) -> list[Check]:
                 fix="name it with --trace-dir",
             )
         )
-    elif local and Path(folder).is_dir():
+    elif local and (Path(folder).is_dir() or Path(folder).parent.is_dir()):
         checks.append(Check(name="trace folder", status="ok", finding=folder))
     else:
         checks.append(

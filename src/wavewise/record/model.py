@@ -157,7 +157,7 @@ class Server(Result, frozen=True, kw_only=True):
 
 
 class Clock(Result, frozen=True, kw_only=True):
-    """Server clock minus recording clock, in seconds, from the Date headers of its answers.
+    """Server clock minus recording clock, in seconds: 0 on the same host, else from its answers' Date headers.
 
     The true offset lies between the bounds; None where no answer carried a date.
     """
@@ -172,7 +172,6 @@ class TelemetryGpu(Result, frozen=True, kw_only=True):
 
     index: int
     name: str
-    uuid: str
     power_limit_w: float | None = None
     memory_total_mib: int | None = None
     gpm: bool = False

@@ -4,6 +4,7 @@ Function and constant names as in the NVML API reference, https://docs.nvidia.co
 that a GPU or driver does not offer reads as None, never as 0.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -87,7 +88,6 @@ class Gpu:
         return TelemetryGpu(
             index=self.index,
             name=str(_try(lambda: pynvml.nvmlDeviceGetName(self._handle))),
-            uuid=str(_try(lambda: pynvml.nvmlDeviceGetUUID(self._handle))),
             power_limit_w=None if limit is None else limit / 1e3,
             memory_total_mib=None if memory is None else memory.total // _MIB,
             gpm=self._gpm_reason is None,
@@ -182,6 +182,7 @@ class Gpu:
             name: round(answered.metrics[place].value, 3)
             for place, name in enumerate(GPM_COLUMNS)
             if answered.metrics[place].nvmlReturn == pynvml.NVML_SUCCESS
+            and math.isfinite(answered.metrics[place].value)  # 0/0 where nothing was counted yet
         }
 
 

@@ -27,7 +27,7 @@ from wavewise.record.engines.base import Prompt
 from wavewise.record.folder import TELEMETRY_FILE, open_folder, read_run, recording_lock, write_run
 from wavewise.record.guard import Guard
 from wavewise.record.host import is_local, server_command
-from wavewise.record.model import Batch, Run, Server, Telemetry, TraceFile
+from wavewise.record.model import Batch, Clock, Run, Server, Telemetry, TraceFile
 from wavewise.record.options import Options
 from wavewise.record.streams import Limits, Load
 from wavewise.record.telemetry import Sampler, count_samples, take_over
@@ -97,6 +97,7 @@ class _Session:
         self._last_id = make.WIDE_LAST_ID
         self._words: int | None = None
         self._run: Run | None = None
+        self._local = False
 
     @property
     def done(self) -> list[Batch]:
@@ -112,7 +113,7 @@ class _Session:
 
     async def _with_client(self, client: Client) -> Run:
         options = self.options
-        local = is_local(self._target.host)
+        local = self._local = is_local(self._target.host)
         engine = await connect(client, options.engine)
         argv = server_command(self._target.port) if local else None
         server = self._without_key(await engine.describe(options.model, argv))
@@ -166,7 +167,7 @@ class _Session:
             state="running",
             started_unix_s=time.time(),
             telemetry=Telemetry(source="none", reason="not started yet"),
-            clock=engine.client.clock,
+            clock=self._clock(engine),
             client=_client_facts(),
         )
         if before is None:
@@ -200,6 +201,9 @@ class _Session:
         self._run = msgspec.structs.replace(self._run, **changes)  # type: ignore[arg-type]
         write_run(self.options.out, self._run)
         return self._run
+
+    def _clock(self, engine: Engine) -> Clock:
+        return Clock(offset_s_low=0.0, offset_s_high=0.0) if self._local else engine.client.clock
 
     @contextmanager
     def _watched(self, engine: Engine) -> Iterator[None]:
@@ -406,7 +410,7 @@ class _Session:
             assert self._run is not None
             await self._one_request(engine, self._run.server, self._prompt(engine), 1)
         assert self._run is not None
-        self._run = msgspec.structs.replace(self._run, clock=engine.client.clock)
+        self._run = msgspec.structs.replace(self._run, clock=self._clock(engine))
 
     async def _with_traces(self, held: Held, trace_dir: Path | None) -> Batch:
         """The batch with its window's traces taken over, or with the reason why there are none."""
@@ -551,7 +555,7 @@ def _remedy(status: int | None) -> str:
 def _client_facts() -> dict[str, str]:
     return {
         "python": sys.version.split()[0],
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "httpx": version("httpx"),
         "httptools": version("httptools"),
     }
