@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.recorded import CONTEXT4K, SWEEP
 
 import wavewise
+from support.recorded import CONTEXT4K, SWEEP
 from wavewise.analysis import Settings
 from wavewise.errors import InputError, NothingToAnalyzeError, UsageError
 from wavewise.findings import Findings

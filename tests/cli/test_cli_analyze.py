@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from support.recorded import CONTEXT4K
 
 WAVEWISE = [

@@ -93,6 +93,7 @@ def describe(
             sum_ns=idle.sum_ns,
             device=device,
             rank=trace.rank,
+            world_size=_world_size(trace),
             document=trace.document,
             context_length=context_length,
             context_length_source=context_source,
@@ -208,6 +209,11 @@ def _unexplained(found: Segmentation, family: np.ndarray) -> tuple[tuple[str, fl
         .head(_TOP_UNEXPLAINED)
     )
     return tuple((name, ns / total) for name, ns in named.iter_rows())
+
+
+def _world_size(trace: Trace) -> int | None:
+    size = trace.metadata.get("world_size")
+    return size if isinstance(size, int) and size > 0 else None
 
 
 def why_no_row(found: Segmentation) -> str:

@@ -297,7 +297,7 @@ class TraceFindings(Result, frozen=True, kw_only=True):
 
     Attributes:
         device: device id in the trace.
-        rank: distributed rank, None when the trace does not say.
+        rank, world_size: of the distributed run, None when the trace does not say.
         document: index of the document in its file.
         context_length: key/value tokens per request of the decode steps, where known, with its source.
         segmentation: "markers", "structure" or "profiler_steps": on what the steps rest.
@@ -314,6 +314,7 @@ class TraceFindings(Result, frozen=True, kw_only=True):
     sum_ns: int
     device: int
     rank: int | None
+    world_size: int | None = None
     document: int = 0
     context_length: int | None = None
     context_length_source: str | None = None

@@ -4,6 +4,8 @@ from wavewise.findings.base import Result
 from wavewise.findings.ceilings import Ceiling, Signature, WhatIf
 from wavewise.findings.decode import FamilyRow, Samples, Summary, TraceFindings
 from wavewise.findings.levers import Lever
+from wavewise.findings.ranks import RankComparison
+from wavewise.findings.recording import RecordedPoint
 from wavewise.findings.scaling import ContextScaling, LatencyTarget, Premise, Scaling, ThroughputTarget
 
 SCHEMA = "wavewise.findings/1"
@@ -52,6 +54,8 @@ class Findings(Result, frozen=True, kw_only=True):
     wavewise: str = ""
     traces: tuple[TraceFindings, ...]
     notes: tuple[Note, ...] = ()
+    ranks: RankComparison | None = None
+    recorded: tuple[RecordedPoint, ...] = ()
     operating_points: tuple[OperatingPoint, ...] = ()
     scaling: Scaling | None = None
     scaling_reason: str | None = None

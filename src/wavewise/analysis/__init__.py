@@ -1,0 +1,77 @@
+"""The main job: traces in, Findings out. Composes the floors below and computes nothing itself."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from wavewise._version import __version__
+from wavewise.analysis.conclusions import conclude
+from wavewise.analysis.files import DescribedFile, Unreadable, describe_files, sources
+from wavewise.analysis.recordings import recorded_points, telemetry_of
+from wavewise.analysis.settings import Label as Label
+from wavewise.analysis.settings import Settings as Settings
+from wavewise.decode import FamilyRules
+from wavewise.decode.pool import Context, operating_points
+from wavewise.decode.ranks import compare_ranks
+from wavewise.errors import UsageError
+from wavewise.findings import Findings
+from wavewise.hardware import catalogue
+from wavewise.trace import Progress
+
+PathLike = str | os.PathLike[str]
+
+
+def analyze(
+    paths: Sequence[PathLike] | PathLike,
+    *,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+    unreadable: Unreadable | None = None,
+) -> Findings:
+    """Analyses decode traces.
+
+    Args:
+        paths: trace files or folders of them; together they are one investigation.
+        settings: see `Settings`.
+        progress: called with what is being done and the share done.
+        unreadable: called for each file of a *folder* that cannot be read; the rest is analysed. A file that
+            was named itself and cannot be read raises.
+
+    Returns:
+        The findings, as `wavewise analyze --json` writes them.
+
+    Raises:
+        InputError: a path does not exist, cannot be read or is no trace; or nothing readable is left.
+        NothingToAnalyzeError: traces without GPU activity.
+        UsageError: an unknown GPU or a wrong rule file.
+    """
+    settings = settings or Settings()
+    given = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
+    if not given:
+        raise UsageError("nothing to analyse: name a trace file or a folder of traces")
+    gpus = catalogue(settings.gpus)
+    if settings.gpu:
+        gpus.find(settings.gpu)
+    FamilyRules.load(settings.rules)
+    files = describe_files(sources(given, settings), settings, progress, unreadable)
+    return conclude(_measured(files), settings, gpus, telemetry_of(file.source for file in files))
+
+
+def _measured(files: Sequence[DescribedFile]) -> Findings:
+    """The measurements of all files as one value."""
+    pairs = [(file.source, one) for file in files for one in file.described]
+    contexts = [
+        Context(tokens=one.findings.context_length, label=source.label.get("context"))
+        for source, one in pairs
+    ]
+    described = [one for _, one in pairs]
+    points, notes = operating_points(described, contexts, [source.model() for source, _ in pairs])
+    traces = tuple(one.findings for one in described)
+    return Findings(
+        wavewise=__version__,
+        traces=traces,
+        notes=notes,
+        ranks=compare_ranks(traces),
+        operating_points=points,
+        recorded=recorded_points((file.source for file in files), traces),
+    )

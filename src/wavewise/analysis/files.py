@@ -1,0 +1,181 @@
+"""From files to described devices: finds the traces, reads and describes each, in parallel where that pays."""
+
+import multiprocessing
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from wavewise.analysis.settings import Label, Settings
+from wavewise.decode import Described, FamilyRules, describe
+from wavewise.decode.pool import Context
+from wavewise.errors import InputError, NothingToAnalyzeError, WavewiseError
+from wavewise.hardware import catalogue
+from wavewise.record import Run, read_run
+from wavewise.trace import Progress, find_traces, read
+
+PARALLEL_BYTES = 100_000_000
+"""Files of less than this together are read one after another: starting processes would cost more."""
+
+Unreadable = Callable[[Path, WavewiseError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One trace file and what is known of it from beside it.
+
+    Attributes:
+        given: the path on the command line that brought it.
+        file: the file itself.
+        label: what the user says of `given`.
+        run: the recording that it belongs to, if there is a run.json beside it.
+    """
+
+    given: Path
+    file: Path
+    label: Label
+    run: Run | None
+
+    @property
+    def named(self) -> bool:
+        """Whether the user named the file itself, not its folder."""
+        return not self.given.is_dir()
+
+    def context(self) -> tuple[Context, str | None]:
+        """The context length of its decode steps, and who says so."""
+        label = self.label.get("context")
+        if label is not None:
+            tokens = tokens_of(label)
+            return Context(tokens=tokens, label=label), "label"
+        batch = self.run.batch_of(self.file.name) if self.run else None
+        if batch is not None:
+            return Context(tokens=batch.context_tokens or batch.prompt_tokens), "run.json"
+        return Context(tokens=None), None
+
+    def model(self) -> str | None:
+        """The name of its model, where the user or a recording tells it."""
+        return self.label.get("model") or (self.run.server.model if self.run else None)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedFile:
+    """What one file says, one entry per document and device."""
+
+    source: Source
+    described: tuple[Described, ...]
+
+
+def sources(given: Sequence[Path], settings: Settings) -> list[Source]:
+    """Every trace file that the paths name, in order.
+
+    Raises:
+        InputError: a path does not exist, or a folder holds no trace.
+    """
+    return [
+        Source(given=path, file=file, label=settings.labels.get(path, {}), run=_run_beside(file))
+        for path in given
+        for file in find_traces([path], recursive=settings.recursive)
+    ]
+
+
+def describe_files(
+    found: Sequence[Source], settings: Settings, progress: Progress | None, unreadable: Unreadable | None
+) -> list[DescribedFile]:
+    """Describes every file that can be read, in order.
+
+    Raises:
+        InputError, NothingToAnalyzeError: a file that the user named cannot be used, or none of a folder can.
+    """
+    result: list[DescribedFile] = []
+    last: WavewiseError | None = None
+    for at, (source, outcome) in enumerate(_outcomes(found, settings, progress)):
+        if progress:
+            progress(f"read {source.file.name}", (at + 1) / len(found))
+        if isinstance(outcome, WavewiseError):
+            if source.named:
+                raise outcome
+            last = outcome
+            if unreadable:
+                unreadable(source.file, outcome)
+        else:
+            result.append(DescribedFile(source=source, described=outcome))
+    if not result and last is not None:
+        raise last
+    return result
+
+
+def _outcomes(
+    found: Sequence[Source], settings: Settings, progress: Progress | None
+) -> Iterator[tuple[Source, tuple[Described, ...] | WavewiseError]]:
+    workers = min(len(found), os.cpu_count() or 1)
+    if workers < 2 or sum(source.file.stat().st_size for source in found) < PARALLEL_BYTES:
+        for at, source in enumerate(found):
+            yield source, _describe_file(source, settings, _within(progress, at, len(found)))
+        return
+    # Fresh interpreters: a fork would copy the threads' locks of the column library in whatever state they are.
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
+        futures = [pool.submit(_describe_file, source, settings, None) for source in found]
+        for source, future in zip(found, futures, strict=True):
+            yield source, future.result()
+
+
+def _within(progress: Progress | None, at: int, count: int) -> Progress | None:
+    """The progress of one file as a part of all."""
+    if progress is None:
+        return None
+    return lambda what, share: progress(what, (at + share) / count)
+
+
+def _describe_file(
+    source: Source, settings: Settings, progress: Progress | None
+) -> tuple[Described, ...] | WavewiseError:
+    """All documents and devices of one file; the error where it cannot be used (errors travel as values)."""
+    gpus = catalogue(settings.gpus)
+    gpu = gpus.find(settings.gpu) if settings.gpu else None
+    context, told_by = source.context()
+    try:
+        traces = read(source.file, progress=progress)
+    except (InputError, NothingToAnalyzeError) as error:
+        return error
+    return tuple(
+        describe(
+            trace,
+            device,
+            rules=_rules(settings.rules),
+            gpus=gpus,
+            gpu=gpu,
+            context_length=context.tokens,
+            context_source=told_by if context.tokens is not None else None,
+        )
+        for trace in traces
+        for device in trace.device_ids()
+    )
+
+
+@lru_cache(maxsize=4)
+def _rules(path: Path | None) -> FamilyRules:
+    return FamilyRules.load(path)
+
+
+@lru_cache(maxsize=64)
+def _run_in(folder: Path) -> Run | None:
+    try:
+        return read_run(folder)
+    except InputError:
+        return None  # somebody else's run.json: nothing to learn from it
+
+
+def _run_beside(file: Path) -> Run | None:
+    return _run_in(file.parent)
+
+
+def tokens_of(text: str) -> int | None:
+    """A context length in tokens from "4096", "4k" or "12 K" (k = 1,024); None for free text."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKmM]?)\s*(?:tokens)?\s*", text)
+    if not found:
+        return None
+    return round(float(found[1]) * {"": 1, "k": 1024, "m": 1024**2}[found[2].lower()])
