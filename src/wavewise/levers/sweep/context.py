@@ -12,7 +12,15 @@ from wavewise.levers.sweep.rules import Rules
 from wavewise.levers.sweep.sentences import sentences
 
 _INTRODUCES = re.compile(
-    r"\b(?:lever|option|idea|fix|proposal|candidate|change|experiment|approach|attempt)\b[^.]{0,40}?(?:\bis\b|\bwas\b|:)", re.I
+    r"\b(?:lever|option|idea|fix|proposal|candidate|change|experiment|approach|attempt)\b[^.]{0,40}?(?:\bis\b|\bwas\b|:)",
+    re.I,
+)
+_HEAD = re.compile(r"[^.;]{0,40}?(?:[:—–]|\s-{1,2}\s)")
+"""What follows the lever that a list member is headed by: a few words, then a colon or dash."""
+_METRIC = re.compile(
+    r"^\W*(?:the |our |all |net |overall |total |decode |end-to-end )*"
+    r"(?:throughput|latency|steps?\b|step times?|tok/s|p\d\d|tpot|itl|ttft|accuracy|quality|perplexity|memory)",
+    re.I,
 )
 _OPENING = 60
 """A list member's lever is named within this many characters of its beginning."""
@@ -29,6 +37,8 @@ class BlockContext:
         fixed: whether the topic was introduced as such ("the first lever is ...") and outlasts other mentions.
         fresh: True before the first sentence.
         listed: whether the block is a list item or a table row.
+        supposed: whether the sentence before was a supposition.
+        told: whether the topic's outcome has been told, so that a bare figure that follows need not be its.
     """
 
     label: str | None = None
@@ -37,11 +47,15 @@ class BlockContext:
     fixed: bool = False
     fresh: bool = True
     listed: bool = False
+    told: bool = False
+    supposed: bool = False
 
-    def at(self, sentence: str, mentions: Sequence[Mention], rules: Rules) -> Context:
+    def at(self, sentence: str, mentions: Sequence[Mention]) -> Context:
         """The context of a sentence that names `mentions`."""
-        del sentence, rules
-        return Context(label=self.label, topic=self.topic if not _subjects(mentions) else None)
+        topic = self.topic if not _subjects(mentions) else None
+        if self.told and not self.fixed and _METRIC.match(sentence):
+            topic = None
+        return Context(label=self.label, topic=topic, supposed=self.supposed)
 
     def labelled(
         self, sentence: str, mentions: Sequence[Mention], settled: dict[str, Found], rules: Rules
@@ -87,16 +101,27 @@ class BlockContext:
                 return (first.lever,), self.running
         return (), None
 
-    def after(self, sentence: str, mentions: Sequence[Mention], rules: Rules) -> "BlockContext":
+    def after(
+        self, sentence: str, mentions: Sequence[Mention], settled: dict[str, Found], rules: Rules
+    ) -> "BlockContext":
         """The context for the next sentence."""
         subjects = _subjects(mentions)
         topic, fixed = self.topic, self.fixed
-        if len(subjects) == 1 and _INTRODUCES.search(sentence[: mentions[0].start + 1] + "."):
+        heads = self.listed and self.fresh and mentions and _HEAD.match(sentence[mentions[0].end :])
+        if heads and mentions[0].role == "subject" and mentions[0].start <= _OPENING:
+            topic, fixed = mentions[0].lever, True
+        elif len(subjects) == 1 and _INTRODUCES.search(sentence[: mentions[0].start + 1] + "."):
             topic, fixed = subjects[0], True
         elif subjects and not fixed:
             topic = subjects[0] if len(subjects) == 1 else None
         running = label_of(sentence, rules) or self.running
-        return replace(self, topic=topic, fixed=fixed, running=running, fresh=False)
+        supposed = any(rules.modality[name].search(sentence) for name in ("hypothetical", "conditional"))
+        told = self.told and topic == self.topic
+        outcome = settled.get(topic) if topic is not None else None
+        told = told or (outcome is not None and (outcome.verdict is not None or outcome.why_not is not None))
+        return replace(
+            self, topic=topic, fixed=fixed, running=running, fresh=False, told=told, supposed=supposed
+        )
 
 
 def heading_context(block: Block, catalogue: Catalogue, rules: Rules) -> BlockContext:
@@ -106,7 +131,9 @@ def heading_context(block: Block, catalogue: Catalogue, rules: Rules) -> BlockCo
     if listed:
         lead = sentences(block.lead)
         label = label_of(lead[-1].of(block.lead), rules) if lead else None
-        label = label or next((found for h in reversed(block.headings) if (found := label_of(h, rules))), None)
+        label = label or next(
+            (found for h in reversed(block.headings) if (found := label_of(h, rules))), None
+        )
     topic = None
     if block.headings and block.kind != "heading":
         named = {m.lever for m in find_mentions(block.headings[-1], catalogue)}

@@ -21,7 +21,10 @@ _ROW = re.compile(r"^\s*\|(.*)\|\s*$")
 _RULE = re.compile(r"^\s*\|?[\s:|-]+\|[\s:|-]*$")
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _COMMIT = re.compile(r"^commit ([0-9a-f]{7,40})\b")
-_MARKUP = re.compile(r"\*\*|__|(?<!\w)[*_](?=\w)|(?<=\w)[*_](?!\w)|`")
+_MARKUP = re.compile(r"\*+(?=\S)|(?<=\S)\*+|__|(?<!\w)_(?=\w)|(?<=\w)_(?!\w)|`")
+_STAMP = re.compile(
+    r"^\s*(?:[\[(<]?(?:\d{4}-\d\d-\d\d[T ]?)?\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp][Mm])?[\])>]?[\s,–-]*)(?:<?[\w .@-]{1,24}>?\s*:\s+)?"
+)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 
 
@@ -173,6 +176,9 @@ class _Builder:
                 self._title(line, number)
             elif row := _ROW.match(line):
                 self._row(row.group(1), number, line)
+            elif stamp := _STAMP.match(line):
+                self.flush()
+                self.pending = [(line[stamp.end() :], number)]
             elif item := _ITEM.match(line):
                 self.flush()
                 self.kind = "item"
@@ -195,11 +201,13 @@ class _Builder:
             return True
         alone = (i == 0 or not rows[i - 1][0].strip()) and (i + 1 == len(rows) or not rows[i + 1][0].strip())
         words = line.split()
+        long_words = [w for w in words if sum(c.isalpha() for c in w) >= 4]
+        titled = sum(not w.lstrip("(\"'“")[:1].islower() for w in long_words)
         return (
             alone
             and not _ITEM.match(line)
             and not _ROW.match(line)
-            and 1 <= len(words) <= 14
+            and (len(words) <= 5 or (len(words) <= 14 and titled >= 0.7 * len(long_words)))
             and line.strip()[-1] not in ".!?:;,|"
             and line.strip()[0].isupper()
         )
@@ -249,7 +257,9 @@ def plain(text: str) -> str:
 class _HtmlText(HTMLParser):
     """Turns HTML into Markdown-like lines, so that one reader of blocks serves both."""
 
-    _BLOCKS = frozenset({"p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "br", "ul", "ol", "table"})
+    _BLOCKS = frozenset(
+        {"p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "br", "ul", "ol", "table"}
+    )
     _SILENT = frozenset({"script", "style", "head", "pre", "svg", "nav", "template", "noscript"})
     # Elements whose end tag may be left out never open a silent stretch.
 
@@ -364,7 +374,15 @@ def git_log(repository: Path, *, limit: int = 20_000) -> Document:
     Raises:
         InputError: git is missing, or this is no repository.
     """
-    command = ["git", "-C", str(repository), "log", f"--max-count={limit}", "--no-color", "--format=%H%x00%B%x01"]
+    command = [
+        "git",
+        "-C",
+        str(repository),
+        "log",
+        f"--max-count={limit}",
+        "--no-color",
+        "--format=%H%x00%B%x01",
+    ]
     try:
         done = subprocess.run(command, capture_output=True, check=False, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -87,7 +87,9 @@ def conflicts_of(drafts: Sequence[Draft], unclear: Sequence[DraftConflict]) -> l
         if len(verdicts) > 1:
             found.append(DraftConflict(lever=lever, why="verdicts differ", sides=tuple(sides)))
         elif len(grounds) > 1:
-            found.append(DraftConflict(lever=lever, why="the same verdict on different grounds", sides=tuple(sides)))
+            found.append(
+                DraftConflict(lever=lever, why="the same verdict on different grounds", sides=tuple(sides))
+            )
     return [*found, *unclear]
 
 

@@ -19,15 +19,12 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return pair, single
 
 
-def figure_near(text: str, start: int, end: int, rules: Rules) -> str | None:
+def figure_near(text: str, start: int, end: int, reach: int = _REACH) -> str | None:
     """The figure with a unit nearest the cue at [start, end), after it first."""
-    del rules
     pair, single = _patterns()
     spans = [(m.start(), m.end()) for m in pair.finditer(text)]
     spans += [
-        (m.start(), m.end())
-        for m in single.finditer(text)
-        if not any(a <= m.start() < b for a, b in spans)
+        (m.start(), m.end()) for m in single.finditer(text) if not any(a <= m.start() < b for a, b in spans)
     ]
 
     def distance(span: tuple[int, int]) -> float:
@@ -36,20 +33,23 @@ def figure_near(text: str, start: int, end: int, rules: Rules) -> str | None:
         return span[0] - end if span[0] >= end else 1.5 * (start - span[1])
 
     nearest = min(spans, key=distance, default=None)
-    if nearest is None or distance(nearest) > _REACH:
+    if nearest is None or distance(nearest) > reach:
         return None
     return text[nearest[0] : nearest[1]].strip()
 
 
 def pair_direction(text: str, rules: Rules) -> tuple[str, str, int] | None:
     """(verdict, figure, position) of a "from -> to" pair whose unit or metric says which way is better."""
-    arrow = re.compile(rf"(?<![\w.])({_SIGNED})({_UNIT})?\s?(?:→|->|=>|\bto\b)\s?({_SIGNED})({_UNIT})", re.I)
+    joint = r"(?P<forth>→|->|=>|\bto\b|\bbecame\b)|(?P<back>\binstead of\b|\brather than\b|\bdown from\b|\bup from\b)"
+    arrow = re.compile(rf"(?<![\w.])({_SIGNED})({_UNIT})?\s?(?:{joint})\s?({_SIGNED})({_UNIT})", re.I)
     pairs = list(arrow.finditer(text))
     if len(pairs) != 1:
         return None
     match = pairs[0]
-    unit = match.group(4).strip().lower()
-    before, after = (float(re.sub(r"[^\d.]", "", match.group(i))) for i in (1, 3))
+    unit = match.group(6).strip().lower()
+    before, after = (float(re.sub(r"[^\d.]", "", match.group(i)).strip(".")) for i in (1, 5))
+    if match.group("back"):
+        before, after = after, before
     if before == after:
         return None
     if unit.startswith("tok") or unit == "tps":

@@ -27,7 +27,9 @@ class SentenceIndex:
                 "tokenize = 'unicode61 remove_diacritics 2')"
             )
         except sqlite3.Error as error:
-            raise InputError(f"{path or 'the index'}: SQLite cannot make a full-text index ({error})") from error
+            raise InputError(
+                f"{path or 'the index'}: SQLite cannot make a full-text index ({error})"
+            ) from error
 
     def add(self, rows: Iterable[tuple[int, str, str, str]]) -> None:
         """Adds (id, text, document, place)."""
@@ -40,7 +42,8 @@ class SentenceIndex:
         for lever in catalogue:
             query = " OR ".join(sorted(_queries(lever)))
             found.update(
-                row[0] for row in self._db.execute("SELECT rowid FROM sentence WHERE sentence MATCH ?", (query,))
+                row[0]
+                for row in self._db.execute("SELECT rowid FROM sentence WHERE sentence MATCH ?", (query,))
             )
         return found
 

@@ -5,13 +5,13 @@ negated cues count for nothing; a sentence that says two opposite things of a le
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from wavewise.levers.sweep.figures import figure_near, pair_direction
 from wavewise.levers.sweep.mentions import Mention
 from wavewise.levers.sweep.rules import Cue, Rules
-from wavewise.levers.sweep.sentences import Span, clauses, parentheses
+from wavewise.levers.sweep.sentences import Clause, Span, clauses, parentheses
 
 POSITIVE = frozenset({"works", "promising"})
 
@@ -19,13 +19,19 @@ _ELLIPTIC = re.compile(
     r"""^\W*(?:(?:and|but|yet|so|then|or|even|however|though|in\ practice|in\ the\ end|here|there)\W+)*
     (?:it|this|that|they|these|both|which|neither|none|each|result|results|verdict|outcome|measured|no|zero|nothing
     |only|still|again|never|not|was|were|is|are|did|didn’t|does|doesn’t|had|has|gave|gives|showed|lost|gained|cost
-    |costs|made|hits?|fail\w*|crash\w*|hung|hangs|worse|slower|faster|within|at\ best|we\ (?:measured|saw|got|lost|gained)
+    |costs|made|(?:with|without)\ (?:it|this|that|them)|hits?|fail\w*|crash\w*|hung|hangs|worse|slower|faster|within|at\ best|we\ (?:measured|saw|got|lost|gained)
     |(?:the\ |our\ |all\ |net\ |overall\ |total\ |decode\ |end-to-end\ )*(?:gains?|change|effect|throughput|latency|step
-    |steps?\ times?|server|engine|build|kernel|run|runs|outputs?|tokens?|accuracy|quality|numbers?|figures?|fix|switch
-    |difference|speed-?up|slowdown|replay|model|compiler|capture|process|workers?)\b
-    |[+\-−–~]?\d)""",
+    |steps?\ times?|server|engine|build|kernel|run|runs|outputs?|tokens?|accuracy|quality|perplexity|memory|numbers?|figures?|fix|switch
+    |difference|speed-?up|slowdown|replay|model|p\d\d|compiler|capture|process|workers?)\b
+    |[+\-−–~]?\d|\w+ing\ (?:it|this|that)\b|p\d\d\b|tpot\b|itl\b|ttft\b|tok/s\b
+    |(?:the\ \w+|we|i)\ (?:estimated?|measured|saw|found|project\w*|predict\w*)\ (?:that\ )?(?:this|it|no|a|an|\d|[+\-])
+    )""",
     re.X | re.I,
 )
+
+
+_PRONOUN = re.compile(r"\b(?:it|this|that|they)\b(?:\W+\w+){0,2}\W*$", re.I)
+"""A pronoun that may be the subject of the words behind it."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,13 @@ class Context:
         label: "rejected" or "promising" when a list, heading or lead-in says so of its members.
         member: the lever that is the list's member here, which `label` speaks of.
         topic: the lever that an elliptic sentence speaks of.
+        supposed: the sentence before was a supposition.
     """
 
     label: str | None = None
     member: str | None = None
     topic: str | None = None
+    supposed: bool = False
 
 
 def judge(text: str, mentions: Sequence[Mention], context: Context, rules: Rules) -> list[Found]:
@@ -75,19 +83,23 @@ def judge(text: str, mentions: Sequence[Mention], context: Context, rules: Rules
     holes = parentheses(text)
     outer = _blank(text, holes)
     found: list[Found] = []
-    carried: tuple[str, ...] = (context.topic,) if context.topic and _ELLIPTIC.match(text) else ()
+    # The topic of the sentences before; what a colon or dash explains must have been spoken of in this one.
+    carried: tuple[str, ...] = (context.topic,) if context.topic else ()
+    spoken = bool(_ELLIPTIC.match(text))
     for clause in clauses(text, holes):
         inside = [m for m in mentions if clause.holds(m.start) and not _in(m, holes)]
         words = clause.of(outer)
-        about = _about(inside, words, clause.start, carried)
+        about = _about(inside, words, clause, carried, spoken)
         for hit in _hits(words, rules):
             levers = about(hit.start)
-            found += [
-                _found(lever, hit, words, clause.start, text, rules, blanket) for lever in levers
-            ]
+            # "If it were free ... that yields 60 tok/s": the supposition goes on where no word of the past ends it.
+            supposed = context.supposed and not inside and not rules.modality["past"].search(words)
+            stop = blanket or ("hypothetical: follows from a supposition" if supposed else None)
+            found += [_found(lever, hit, words, clause.start, text, rules, stop) for lever in levers]
+        found = _estimated(found, clause, outer, rules)
         if inside:
             subjects = [m.lever for m in inside if m.role == "subject"]
-            carried = tuple(dict.fromkeys(subjects)) or carried
+            carried, spoken = tuple(dict.fromkeys(subjects)) or carried, spoken or bool(subjects)
     for hole in holes:
         owners = _owner(hole, mentions, holes, text)
         words = hole.of(text)
@@ -114,7 +126,9 @@ def _hits(words: str, rules: Rules) -> list[_Hit]:
     return sorted(kept, key=lambda h: h.start)
 
 
-def _about(inside: Sequence[Mention], words: str, offset: int, carried: tuple[str, ...]):  # noqa: ANN202
+def _about(
+    inside: Sequence[Mention], words: str, clause: Clause, carried: tuple[str, ...], spoken: bool
+) -> Callable[[int], tuple[str, ...]]:
     """A function of a cue's position: the levers it is about."""
     subjects = [m for m in inside if m.role == "subject"]
     scenery = [m for m in inside if m.role == "scenery"]
@@ -125,12 +139,13 @@ def _about(inside: Sequence[Mention], words: str, offset: int, carried: tuple[st
         if len(distinct) == 1:
             return distinct
         if len(distinct) > 1:
-            return _coordinated(subjects, words, offset, position)
-        if scenery and not contrast and not carried:
-            return ()
+            return _coordinated(subjects, words, clause.start, position)
         if contrast:
             return ()
-        return carried if carried and (_ELLIPTIC.match(words) or scenery) else ()
+        continues = (
+            (clause.explains and spoken) or _ELLIPTIC.match(words) or _PRONOUN.search(words[:position])
+        )
+        return carried if continues or scenery else ()
 
     return levers
 
@@ -144,7 +159,9 @@ def _coordinated(subjects: Sequence[Mention], words: str, offset: int, position:
         return ()
     for one, other in zip(group, group[1:], strict=False):
         between = words[one.end - offset : other.start - offset]
-        if one.lever != other.lever and not re.fullmatch(r"[\s,/&+]*(?:and|or|nor|plus|as well as|both)?[\s,/&+]*(?:the |our )?", between):
+        if one.lever != other.lever and not re.fullmatch(
+            r"[\s,/&+]*(?:and|or|nor|plus|as well as|both)?[\s,/&+]*(?:the |our )?", between
+        ):
             return ()
     return tuple(dict.fromkeys(m.lever for m in group))
 
@@ -166,7 +183,7 @@ def _found(
     verdict, why = _reading(hit, words, rules)
     if blanket is not None:
         verdict, why = None, blanket
-    figure = figure_near(text, offset + hit.start, offset + hit.end, rules) if verdict else None
+    figure = figure_near(text, offset + hit.start, offset + hit.end) if verdict else None
     cause = bool(rules.modality["cause"].match(words.strip()))
     return Found(
         lever,
@@ -193,26 +210,72 @@ def _reading(hit: _Hit, words: str, rules: Rules) -> tuple[str | None, str | Non
         return None, "conditional"
     if modality["superseded"].search(words):
         return None, "superseded: how it was at first"
-    if modality["hedge"].search(near):
+    if modality["hedge" if cue.kind == "fact" else "hedge_estimate"].search(near):
         return None, "hedged"
-    negated = _negated(near, rules) and not re.match(r"\W*(?:no|zero|none|without|not|never)\b", words[hit.start :], re.I)
+    if cue.kind == "estimate" and modality["on_paper"].search(words):
+        return None, "hedged"
+    if _inner_negation(hit, words, rules):
+        return None, "negated"
+    negated = _negated(near, rules) and not re.match(
+        r"\W*(?:no|zero|none|without|not|never)\b", words[hit.start :], re.I
+    )
     if negated:
+        if modality["merit"].search(near):
+            return None, "not about speed"
         if cue.negated != "drop" and cue.kind == "fact" and not modality["hypothetical"].search(before):
             return cue.negated, None
         return None, "negated"
     hypothetical = modality["hypothetical"].search(before)
+    limited = modality["limiting"].search(words[max(0, hit.start - 25) : hit.end])
     if cue.kind == "fact":
         if hypothetical is not None:
             return None, f"hypothetical: {hypothetical.group().strip()!r}"
-        if cue.verdict == "works" and modality["limiting"].search(words):
+        if cue.verdict == "works" and limited:
             return None, "limited: hardly a gain"
-        if cue.verdict == "works" and cue.negated != "drop" and re.fullmatch(r"(?:help|improve|pay off|matter|.*up|make a difference|move the needle)", words[hit.start : hit.end], re.I):
+        if (
+            cue.verdict == "works"
+            and cue.negated != "drop"
+            and re.fullmatch(
+                r"(?:help|improve|pay off|matter|.*up|make a difference|move the needle)",
+                words[hit.start : hit.end],
+                re.I,
+            )
+        ):
             # The bare infinitive is a fact only under "did".
-            return ("works", None) if re.search(r"\b(?:did|does|do)\W*$", before, re.I) else (None, "no finite verb")
+            return (
+                ("works", None)
+                if re.search(r"\b(?:did|does|do)\W*$", before, re.I)
+                else (None, "no finite verb")
+            )
         return cue.verdict, None
-    if modality["limiting"].search(words):
+    if limited:
         return None, "limited: hardly a gain"
     return cue.verdict, None
+
+
+def _estimated(found: list[Found], clause: Clause, outer: str, rules: Rules) -> list[Found]:
+    """In a clause that estimates ("a clear path to a 2x improvement"), a gain without a past verb is no fact."""
+    here = [f for f in found if clause.holds(f.position)]
+    if rules.modality["past"].search(clause.of(outer)) or not any(
+        f.kind == "estimate" and f.verdict for f in here
+    ):
+        return found
+    return [
+        replace(f, verdict="promising", kind="estimate", strength=2)
+        if f in here and f.verdict == "works"
+        else f
+        for f in found
+    ]
+
+
+def _inner_negation(hit: _Hit, words: str, rules: Rules) -> bool:
+    """A negation between the words of a cue that brings none of its own ("are not a dead end")."""
+    cue = words[hit.start : hit.end]
+    if hit.cue.verdict in ("no gain", "blocked") or (
+        hit.cue.verdict == "rejected" and "dead" not in cue.lower()
+    ):
+        return False
+    return bool(rules.modality["negation"].search(cue))
 
 
 def _negated(near: str, rules: Rules) -> bool:
@@ -227,6 +290,8 @@ def _blanket(text: str, rules: Rules) -> str | None:
         return "a question"
     if modality["caveat"].match(text.strip()):
         return "a caveat"
+    if modality["denial"].search(text):
+        return "denied"
     if modality["hearsay"].search(text):
         return "hearsay"
     if modality["others"].search(text) and not modality["own"].search(text):
@@ -244,15 +309,18 @@ def _with_pairs(
 ) -> list[Found]:
     """Adds the direction of "23 -> 14 tok/s" where a sentence about one lever has no other cue."""
     subjects = {m.lever for m in mentions if m.role == "subject"}
-    if found or len(subjects) != 1 or blanket is not None or len(holes) > 1:
+    if any(f.verdict for f in found) or len(subjects) != 1 or blanket is not None or len(holes) > 1:
         return found
-    if any(rules.modality[name].search(text) for name in ("attitude", "hypothetical", "conditional", "superseded")):
+    if any(
+        rules.modality[name].search(text)
+        for name in ("attitude", "hypothetical", "conditional", "superseded")
+    ):
         return found
     pair = pair_direction(text, rules)
     if pair is None:
         return found
     verdict, figure, position = pair
-    return [Found(subjects.pop(), verdict, "fact", 6, figure, position, None, figure)]
+    return [*found, Found(subjects.pop(), verdict, "fact", 6, figure, position, None, figure)]
 
 
 def settle(found: Iterable[Found]) -> dict[str, Found]:

@@ -14,7 +14,7 @@ from wavewise.errors import InputError
 from wavewise.levers.ledger import GROUNDS, VERDICTS
 
 Pattern = re.Pattern[str]
-_WORD = re.compile(r"\b(NUM|HIGHER|LOWER|UP|DOWN)\b")
+_WORD = re.compile(r"(?<![A-Z])(?:NUM|HIGHER|LOWER|UP|DOWN)(?![A-Za-z])")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,9 @@ def _compile(tables: dict[str, Any]) -> Rules:
     for table in msgspec.convert(tables["cue"], list[_CueTable]):
         if table.verdict not in VERDICTS or table.kind not in ("fact", "estimate"):
             raise ValueError(f"unknown verdict or kind in {table.verdict!r}, {table.kind!r}")
-        cues += [Cue(table.verdict, table.kind, table.strength, compiled(p), table.negated) for p in table.patterns]
+        cues += [
+            Cue(table.verdict, table.kind, table.strength, compiled(p), table.negated) for p in table.patterns
+        ]
     grounds = msgspec.convert(tables["ground"], list[_GroundTable])
     unknown = [g.ground for g in grounds if g.ground not in GROUNDS]
     if unknown:

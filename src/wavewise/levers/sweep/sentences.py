@@ -3,15 +3,21 @@
 import re
 from dataclasses import dataclass
 
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|cf|vs|etc|approx|ca|fig|figs|sec|no|eq|resp|al|incl|max|min|avg|est)|\b[A-Z]|^\d{1,3})\.$", re.I)
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|cf|vs|etc|approx|ca|fig|figs|sec|no|eq|resp|al|incl|max|min|avg|est)|\b[A-Z]|^\d{1,3})\.$",
+    re.I,
+)
 _END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s|$)")
 _CLAUSE = re.compile(
-    r"""\s*(?:;|:(?=\s)|\s[—–]\s|—|\s--?\s)\s*
+    r"""\s*(?:;|:(?=\s)|\s[—–]\s|—|\s--?\s|\s(?:->|→|=>)\s(?=[A-Za-z]))\s*
     |,?\s+(?=(?:but|yet|however|although|though|whereas|because|since|so\ that|until|unless)\b)
     |,\s+(?=(?:and|so|which|while|where|as|then|or|even)\b)
     |\s+(?=(?:due\ to|thanks\ to|after|once|even\ if|if)\b)""",
     re.X | re.I,
 )
+
+
+_EXPLAINS = frozenset({":", "—", "–", "-", "--", "->", "→", "=>"})
 
 
 @dataclass(frozen=True)
@@ -66,15 +72,29 @@ def parentheses(text: str) -> list[Span]:
     return found
 
 
-def clauses(text: str, holes: list[Span]) -> list[Span]:
+@dataclass(frozen=True)
+class Clause(Span):
+    """A clause.
+
+    Attributes:
+        explains: it stands behind a colon or dash, and so speaks of what stands before it.
+    """
+
+    explains: bool = False
+
+
+def clauses(text: str, holes: list[Span]) -> list[Clause]:
     """Clauses of a sentence; boundaries inside `holes` (brackets) do not count."""
     cuts = [
-        m for m in _CLAUSE.finditer(text) if m.start() > 0 and not any(h.holds(m.start()) or h.holds(m.end() - 1) for h in holes)
+        m
+        for m in _CLAUSE.finditer(text)
+        if m.start() > 0 and not any(h.holds(m.start()) or h.holds(m.end() - 1) for h in holes)
     ]
-    spans: list[Span] = []
-    start = 0
+    spans: list[Clause] = []
+    start, explains = 0, False
     for match in cuts:
-        spans.append(Span(start, match.start()))
+        spans.append(Clause(start, match.start(), explains))
         start = match.end()
-    spans.append(Span(start, len(text)))
+        explains = match.group().strip() in _EXPLAINS
+    spans.append(Clause(start, len(text), explains))
     return [s for s in spans if s.of(text).strip()]

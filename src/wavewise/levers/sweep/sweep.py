@@ -1,15 +1,15 @@
 """The sweep: documents in, passages, drafts and conflicts out."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wavewise.levers.catalogue import Catalogue
 from wavewise.levers.sweep.context import BlockContext, heading_context
 from wavewise.levers.sweep.documents import Block, Document
 from wavewise.levers.sweep.drafting import conflicts_of, draft_documents
+from wavewise.levers.sweep.figures import figure_near
 from wavewise.levers.sweep.findings import Passage, Swept
 from wavewise.levers.sweep.index import SentenceIndex
 from wavewise.levers.sweep.judge import Found, judge, settle
@@ -54,7 +54,12 @@ def sweep(
     store = SentenceIndex(index)
     try:
         store.add(
-            (i, row.span.of(_block(documents, row).text), documents[row.document].name, _place(documents, row))
+            (
+                i,
+                row.span.of(_block(documents, row).text),
+                documents[row.document].name,
+                _place(documents, row),
+            )
             for i, row in enumerate(rows)
         )
         named = {(rows[i].document, rows[i].block) for i in store.naming(catalogue)}
@@ -108,10 +113,10 @@ def _sweep_block(
             why = "a heading" if block.kind == "heading" else "a quotation"
             settled = {m.lever: Found(m.lever, None, "fact", 0, "", m.start, why) for m in mentions}
         else:
-            context = around.at(sentence, mentions, rules)
+            context = around.at(sentence, mentions)
             settled = settle(judge(sentence, mentions, context, rules))
             settled = around.labelled(sentence, mentions, settled, rules)
-            around = around.after(sentence, mentions, rules)
+            around = around.after(sentence, mentions, settled, rules)
         for lever in dict.fromkeys((*settled, *(m.lever for m in mentions))):
             passages.append(_passage(name, block, span, lever, settled.get(lever), rules, main))
     return passages
@@ -121,6 +126,10 @@ def _passage(
     name: str, block: Block, span: Span, lever: str, found: Found | None, rules: Rules, main: str | None
 ) -> Passage:
     quote = block.text[span.start : span.end]
+    if found is not None and found.kind == "label":
+        found = replace(
+            found, figure=figure_near(quote, found.position, found.position + 1, reach=len(quote))
+        )
     models = [m.group() for m in rules.models.finditer(quote)]
     other = next((m for m in models if rules.model(m) != main), None) if main is not None else None
     gpu = rules.gpus.search(quote)
@@ -168,8 +177,9 @@ def _shorten(quote: str, position: int) -> str:
 
 
 def _main_model(document: Document, rules: Rules) -> str | None:
-    """The model that the document speaks of most."""
-    names = Counter(
-        rules.model(match.group()) for block in document.blocks for match in rules.models.finditer(block.text)
-    )
-    return names.most_common(1)[0][0] if names else None
+    """The model that the document is about: the one named first, in its title or opening."""
+    for block in document.blocks:
+        match = rules.models.search(block.text)
+        if match is not None:
+            return rules.model(match.group())
+    return None
