@@ -79,7 +79,7 @@ def _steps_table(views: tuple[PointView, ...]) -> Table:
         Column("busy in span", right=True),
         Column("sum, ms", right=True, term="sum time", essential=False),
         Column("boundary, ms", right=True, term="step boundary"),
-        Column("gap, us", right=True, term="inside replays", essential=False),
+        Column("replay gaps x us", right=True, term="inside replays", essential=False),
         Column("operations", right=True, term="GPU operation", essential=False),
     )
     rows = tuple(_step_cells(view, contexts) for view in views)

@@ -261,7 +261,13 @@ def _cells(filler: Filler) -> tuple[Cell, ...]:
     elif step.impossible_reason:
         needs = Cell(step.impossible_reason)
     else:
-        needs = Cell("; ".join(next_needs(row, step)) or "-")
+        brief = [
+            ("shared memory", step.shared_memory_bytes, " B"),
+            ("registers", step.registers_per_thread, ""),
+            ("threads", step.threads_per_cta, ""),
+        ]
+        told = ", ".join(f"{word} <= {limit:,}{unit}" for word, limit, unit in brief if limit is not None)
+        needs = Cell(told or "-", hover="; ".join(next_needs(row, step)) or None)
     return (
         Cell(code(short_kernel(row.name)), hover=row.name),
         number(filler.share, format_share(filler.share)),

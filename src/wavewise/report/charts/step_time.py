@@ -24,7 +24,13 @@ def step_time(findings: Findings) -> Picture | None:
     series = tuple(Series(label, COLORS[index % len(COLORS)]) for index, label in enumerate(labels))
     largest = max(view.figures.batch_size or 0 for view in views)
     end = max([largest, *(int(str(value["batch"])) for value in curve)])
-    layers = [*_extrapolation(largest, end), *_model(curve, series), *_points(measured, series)]
+    lines = _lines(findings.scaling, curve) if findings.scaling else []
+    layers = [
+        *_extrapolation(largest, end),
+        *_straight(lines, series),
+        *_model(curve, series),
+        *_points(measured, series),
+    ]
     scaling = findings.scaling
     growth = ""
     if scaling is not None and scaling.step.slope_ms_per_request is not None:
@@ -39,7 +45,7 @@ def step_time(findings: Findings) -> Picture | None:
         ),
         chart=alt.layer(*layers).properties(height=300).add_params(hidden_parameter()),
         series=series,
-        caption=_caption(findings, bool(curve), end > largest),
+        caption=_caption(findings, bool(curve), bool(lines), end > largest),
     )
 
 
@@ -90,6 +96,32 @@ def _curve_row(
         "high": high,
         "basis": prediction.basis,
     }
+
+
+def _lines(scaling: Scaling, curve: list[dict[str, object]]) -> list[dict[str, object]]:
+    """The least-squares line, over the measured sizes only, of a quantity whose law predicts nothing."""
+    predicted = {str(row["series"]) for row in curve}
+    rows: list[dict[str, object]] = []
+    for name, fit in ((STEP, scaling.step), (SPAN, scaling.span)):
+        if fit is None or name in predicted or fit.floor_ms is None or fit.slope_ms_per_request is None:
+            continue
+        sizes = [point.batch_size for point in fit.points]
+        rows += [
+            {"batch": size, "series": name, "ms": fit.floor_ms + fit.slope_ms_per_request * size}
+            for size in (min(sizes), max(sizes))
+        ]
+    return rows
+
+
+def _straight(lines: list[dict[str, object]], series: tuple[Series, ...]) -> list[alt.Chart]:
+    if not lines:
+        return []
+    base = hideable(alt.Chart(alt.Data(values=lines)), "series")
+    return [
+        base.mark_line(strokeDash=[6, 5], strokeWidth=1.5).encode(
+            x="batch:Q", y="ms:Q", color=color("series", series)
+        )
+    ]
 
 
 def _extrapolation(largest: int, end: int) -> list[alt.Chart]:
@@ -147,13 +179,14 @@ def _points(measured: list[dict[str, object]], series: tuple[Series, ...]) -> li
     return [spread, dots]
 
 
-def _caption(findings: Findings, curve: bool, beyond: bool) -> str:
+def _caption(findings: Findings, curve: bool, lines: bool, beyond: bool) -> str:
     parts = ["Points are medians over clean steps, bars run from p10 to p90."]
     scaling = findings.scaling
     if curve and scaling is not None:
-        model = (scaling.step.model or "fitted").replace("_", " ")
-        parts.append(f"Lines are the model ({model}), the band is its 95 % interval.")
-    elif findings.scaling_reason:
+        parts.append("Solid lines are the fitted laws, bands their 95 % intervals.")
+    if lines:
+        parts.append("Dashed: a least-squares line that misses the medians by too much to predict from.")
+    if scaling is None and findings.scaling_reason:
         parts.append(f"No model: {findings.scaling_reason.rstrip('.')}.")
     if beyond:
         parts.append("Shaded: extrapolated.")

@@ -18,8 +18,8 @@ MOST_BARS = 2500
 
 MOST_GAPS = 400
 
-GAP = "gap"
-GAP_COLOR = "#d9485f"
+GAPS = (Series("gap inside the replay", "#d9485f"), Series("gap at the step boundary", "#5a7290"))
+"""What a gap counts as: intra-replay idle, or host time."""
 
 Ints = NDArray[np.int64]
 
@@ -43,11 +43,14 @@ def timeline(findings: Findings) -> Picture | None:
     step = _of(view)
     assert step is not None
     start, bars = _bars(step)
-    gaps = _gaps(start, start + np.asarray(step.duration_ns, np.int64))
+    end = start + np.asarray(step.duration_ns, np.int64)
+    gaps = _gaps(start, end)
     series = _series(findings, step)
-    values = _operation_values(bars, step, series) + _gap_values(gaps)
+    gap_values = _gap_values(gaps, _replay(step, start, end))
+    values = _operation_values(bars, step, series) + gap_values
     lanes = ["no kernel running", *(f"stream {stream}" for stream in sorted(set(bars.stream.tolist())))]
-    shown = (*series, Series(GAP, GAP_COLOR)) if len(gaps) else series
+    kinds = {value["family"] for value in gap_values}
+    shown = (*series, *(each for each in GAPS if each.label in kinds))
     drawn = hideable(alt.Chart(alt.Data(values=values)), "family").mark_bar(clip=True)
     chart = drawn.encode(
         x=alt.X("start:Q", title="us from the first operation of the replay", scale=alt.Scale(nice=False)),
@@ -155,6 +158,14 @@ def _gaps(start: Ints, end: Ints) -> Ints:
     return np.stack([reach[holes], starts[holes + 1]], axis=1)
 
 
+def _replay(step: Timeline, start: Ints, end: Ints) -> tuple[int, int]:
+    """First start and last end of the replay's operations; the whole step where there is no replay."""
+    inside = np.asarray(step.in_replay, bool)
+    if not inside.any():
+        return int(start.min()), int(end.max())
+    return int(start[inside].min()), int(end[inside].max())
+
+
 def _series(findings: Findings, step: Timeline) -> tuple[Series, ...]:
     present = {family_words(family) for family in step.families}
     known = tuple(each for each in colored_families(findings) if each.label in present)
@@ -187,16 +198,17 @@ def _operation_values(bars: Bars, step: Timeline, series: tuple[Series, ...]) ->
     ]
 
 
-def _gap_values(gaps: Ints) -> list[dict[str, object]]:
+def _gap_values(gaps: Ints, replay: tuple[int, int]) -> list[dict[str, object]]:
     longest = gaps[np.argsort(gaps[:, 0] - gaps[:, 1], kind="stable")[:MOST_GAPS]]
+    inside, outside = (each.label for each in GAPS)
     return [
         {
             "start": round(first / NS_PER_US, 2),
             "end": round(last / NS_PER_US, 2),
             "us": round((last - first) / NS_PER_US, 2),
             "lane": "no kernel running",
-            "family": GAP,
-            "what": "gap",
+            "family": inside if replay[0] <= first and last <= replay[1] else outside,
+            "what": "no operation",
         }
         for first, last in longest.tolist()
     ]

@@ -1,14 +1,19 @@
 """CTAs placed on SMs, wave by wave, for the kernels that take the time."""
 
+from collections.abc import Sequence
+
 import altair as alt
 
 from wavewise.findings import Findings
 from wavewise.report.charts.chart import REST, Picture, Series, color, hidden_parameter, hideable
-from wavewise.report.fill_text import MATTERS, Filler, ranked
+from wavewise.report.fill_text import Filler, ranked
 from wavewise.report.points import main_point, points
 from wavewise.report.words import middle, percent, plural, short_kernel
 
-MOST_KERNELS = 5
+DEAREST = 3
+MOST_WASTEFUL = 3
+"""Kernels drawn: the dearest, and those among the rest whose unfilled slots waste most time."""
+
 MOST_WAVES = 6
 """Lanes drawn for one kernel; of more waves the first ones and the last are drawn."""
 
@@ -25,10 +30,9 @@ def waves(findings: Findings) -> Picture | None:
     if view is None:
         return None
     sms = findings.traces[view.traces[0]].gpu.sm_count
-    chosen = [filler for filler in ranked(view) if filler.share >= MATTERS and _drawable(filler)]
+    chosen = _chosen(ranked(view))
     if not chosen or not sms:
         return None
-    chosen = chosen[:MOST_KERNELS]
     lanes: list[dict[str, object]] = []
     headings: list[dict[str, object]] = []
     for index, filler in enumerate(chosen):
@@ -95,9 +99,23 @@ def waves(findings: Findings) -> Picture | None:
         ),
         chart=alt.layer(drawn, titles).properties(height=24 * len(order) + 10).add_params(hidden_parameter()),
         series=SERIES,
-        caption="Each launch shape that takes most of its kernel's time. Drawn breadth first; the "
+        caption="The dearest kernels, then those whose empty slots waste most time; of each the launch shape "
+        "that takes most of it. Drawn breadth first; the "
         "hardware's own order of placement is not recorded.",
     )
+
+
+def _chosen(fillers: Sequence[Filler]) -> list[Filler]:
+    drawable = [filler for filler in fillers if _drawable(filler)]
+    rest = sorted(drawable[DEAREST:], key=lambda filler: -_wasted_us(filler))
+    wasteful = [filler for filler in rest[:MOST_WASTEFUL] if _wasted_us(filler) > 0]
+    return [*drawable[:DEAREST], *wasteful]
+
+
+def _wasted_us(filler: Filler) -> float:
+    """Time times the share of slots that stay empty; a persistent kernel wastes none."""
+    efficiency = filler.main.wave_efficiency
+    return 0.0 if filler.main.persistent or efficiency is None else filler.sum_us * (1 - efficiency)
 
 
 def _drawable(filler: Filler) -> bool:
@@ -116,7 +134,7 @@ def _lanes(index: int, filler: Filler, sms: int) -> tuple[dict[str, object], lis
     name = middle(short_kernel(row.name).split("::")[-1], 30)
     heading: dict[str, object] = {
         "lane": f"{index}|",
-        "text": f"{name}: {total:,} CTAs, {plural(row.waves, 'wave')}",
+        "text": f"{name}: {plural(total, 'CTA')}, {row.ctas_per_sm} fit per SM",
     }
     drawn = range(row.waves)
     if row.waves > MOST_WAVES:

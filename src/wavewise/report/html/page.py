@@ -46,12 +46,16 @@ def render_page(report: Report, drawn: Mapping[str, Picture], *, version: str, s
         schema: of the value that was rendered, for the footer.
     """
     first = next((name for name in FIRST_PICTURES if name in drawn), None)
+    # Every refusal stands open, else the most severe note: the verdict has to stay on the first screen.
+    opening = max(1, sum(note.startswith("Stop:") for note in report.notes))
     template = _environment().get_template("page.html.j2")
     return template.render(
         report=report,
         version=version,
         schema=schema,
         first=first,
+        opening_notes=report.notes[:opening],
+        further_notes=report.notes[opening:],
         pictures=drawn,
         placed=_placed(report, drawn, first),
         terms=glossary(),
