@@ -209,28 +209,33 @@ class Salvager:
     def _list_end(self, start: int, final: bool) -> tuple[int, Joint | None]:
         """The bracket at `start`: the end of the list, or a stray one."""
         text = self._held
-        if not _LIST_END.match(text, start):
-            self._builder.notes.add("foreign_text")
-            return start + 1, None
-        end = start + 1
-        for _ in range(_TRIES):
-            found = _DOCUMENT_END.search(text, end)
-            if found is None or (found.end() == len(text) and not final):
-                break
-            end = found.end()
-            tail = text[start + 1 : end]
-            if _is_tail(tail):
+        if _LIST_END.match(text, start):
+            end = start + 1
+            for _ in range(_TRIES):
+                found = _DOCUMENT_END.search(text, end)
+                if found is None or (found.end() == len(text) and not final):
+                    break
+                end = found.end()
+                tail = text[start + 1 : end]
+                if _is_tail(tail):
+                    self._inside = False
+                    return end, Joint(tail=tail)
+            if text[start + 1 : start + 65].lstrip()[:1] in (
+                b"[",
+                b"{",
+            ):  # a bare list, and the next document
                 self._inside = False
-                return end, Joint(tail=tail)
-        following = text[start + 1 :].lstrip()
-        if not final and len(text) - start < self._limit:
-            return start, None
-        if following[:1] in (b"[", b"{", b""):  # the end of a bare list
-            self._inside = False
-            return start + 1, Joint(tail=b"")
-        self._inside = False
-        self._builder.notes.add("truncated")
-        return len(text), Joint(tail=text[start + 1 :])
+                return start + 1, Joint(tail=b"")
+            if not final:
+                return start, None
+            if EVENT_START.search(text, start + 1) is None:  # the list's end, and a damaged rest
+                rest = text[start + 1 :]
+                if rest.strip():
+                    self._builder.notes.add("truncated")
+                self._inside = False
+                return len(text), Joint(tail=rest)
+        self._builder.notes.add("foreign_text")
+        return start + 1, None
 
     def _between(self, start: int, final: bool) -> tuple[int, Joint | None]:
         """Outside any list: the next document's beginning, a stray event, or text of no meaning."""
