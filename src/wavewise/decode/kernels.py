@@ -1,6 +1,7 @@
 """The launch inventory: one row per launch shape inside the clean steps of a batch size, with its occupancy."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -43,58 +44,58 @@ def kernel_rows(
         operations.frame.select(*_KEY, "duration_ns", "recorded_occupancy")
         .with_columns(family=pl.Series(family), replayed=pl.Series(operations.replay >= 0))[point.owned]
         .with_columns(step=pl.Series(point.owned_ordinal))
-    )
-    per_step = frame.group_by(*_KEY, "family", "step", maintain_order=True).agg(
-        pl.len().alias("launches"), pl.col("duration_ns").sum().alias("sum_ns")
+        .with_columns(row=pl.struct(*_KEY, "family").rank("dense") - 1)
     )
     rows = (
-        per_step.group_by(*_KEY, "family", maintain_order=True)
-        .agg("launches", "sum_ns")
-        .join(
-            frame.group_by(*_KEY, "family", maintain_order=True).agg(
-                pl.col("duration_ns").median().alias("median_ns"),
-                pl.col("recorded_occupancy").median().alias("recorded"),
-                pl.col("replayed").mean().alias("replayed"),
-            ),
-            on=[*_KEY, "family"],
-            nulls_equal=True,
-            maintain_order="left",
+        frame.group_by("row")
+        .agg(
+            pl.col(*_KEY, "family").first(),
+            pl.col("duration_ns").median().alias("median_ns"),
+            pl.col("recorded_occupancy").median().alias("recorded"),
+            pl.col("replayed").mean().alias("replayed"),
         )
+        .sort("row")
         .with_columns(pl.col("name").cast(pl.String))
     )
-    result = [_row(row, count, point, families, gpu) for row in rows.iter_rows(named=True)]
+    # A shape missing from a step counts as 0 there: medians are over all clean steps.
+    at = (frame["row"].to_numpy(), frame["step"].to_numpy())
+    launches, total = np.zeros((rows.height, count)), np.zeros((rows.height, count))
+    np.add.at(launches, at, 1)
+    np.add.at(total, at, frame["duration_ns"].to_numpy())
+    low, median, high = np.percentile(total, [10, 50, 90], axis=1) / NS_PER_US
+    table = rows.with_columns(
+        launches=np.median(launches, axis=1),
+        mean_launches=launches.mean(axis=1),
+        sum_us=median,
+        sum_us_p10=low,
+        sum_us_p90=high,
+        mean_us=total.mean(axis=1) / NS_PER_US,
+    )
+    result = [with_occupancy(_row(row, point, families), gpu) for row in table.iter_rows(named=True)]
     return sorted(result, key=lambda row: (-row.sum_us_per_step, row.name))
 
 
-def _row(
-    row: dict[str, object], count: int, point: Point, families: Sequence[str], gpu: GpuSpec | str
-) -> KernelRow:
-    # A shape missing from a step counts as 0 there: medians are over all clean steps.
-    launches = _padded(row["launches"], count)
-    total = _padded(row["sum_ns"], count)
-    low, median, high = np.percentile(total, [10, 50, 90]) / NS_PER_US
-    recorded = row["recorded"]
-    kernel = KernelRow(
-        name=str(row["name"]),
-        family=families[_int(row["family"])],
+def _row(row: dict[str, Any], point: Point, families: Sequence[str]) -> KernelRow:
+    return KernelRow(
+        name=row["name"],
+        family=families[int(row["family"])],
         batch_size=point.batch_size,
         bucket=point.bucket,
-        launches_per_step=float(np.median(launches)),
-        median_us=_float(row["median_ns"]) / NS_PER_US,
-        sum_us_per_step=float(median),
-        sum_us_per_step_p10=float(low),
-        sum_us_per_step_p90=float(high),
-        mean_launches_per_step=float(launches.mean()),
-        mean_us_per_step=float(total.mean()) / NS_PER_US,
-        kind=str(row["kind"]),
-        in_replay=_float(row["replayed"]) > 0.5,
+        launches_per_step=row["launches"],
+        median_us=row["median_ns"] / NS_PER_US,
+        sum_us_per_step=row["sum_us"],
+        sum_us_per_step_p10=row["sum_us_p10"],
+        sum_us_per_step_p90=row["sum_us_p90"],
+        mean_launches_per_step=row["mean_launches"],
+        mean_us_per_step=row["mean_us"],
+        kind=row["kind"],
+        in_replay=row["replayed"] > 0.5,
         grid=_triple(row, "grid"),
         block=_triple(row, "block"),
-        registers_per_thread=_optional_int(row["registers_per_thread"]),
-        shared_memory_bytes=_optional_int(row["shared_memory_bytes"]),
-        recorded_occupancy=None if recorded is None else _float(recorded),
+        registers_per_thread=row["registers_per_thread"],
+        shared_memory_bytes=row["shared_memory_bytes"],
+        recorded_occupancy=row["recorded"],
     )
-    return with_occupancy(kernel, gpu)
 
 
 def with_occupancy(row: KernelRow, gpu: GpuSpec | str) -> KernelRow:
@@ -139,28 +140,6 @@ def with_occupancy(row: KernelRow, gpu: GpuSpec | str) -> KernelRow:
     )
 
 
-def _padded(values: object, count: int) -> np.ndarray:
-    present = np.asarray(values, dtype=float)
-    return np.concatenate([present, np.zeros(count - len(present))])
-
-
-def _int(value: object) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def _float(value: object) -> float:
-    assert isinstance(value, (int, float))
-    return float(value)
-
-
-def _optional_int(value: object) -> int | None:
-    return None if value is None else _int(value)
-
-
-def _triple(row: dict[str, object], stem: str) -> tuple[int, int, int] | None:
-    values = [row[f"{stem}_{axis}"] for axis in "xyz"]
-    if any(value is None for value in values):
-        return None
-    x, y, z = (_int(value) for value in values)
-    return x, y, z
+def _triple(row: dict[str, Any], stem: str) -> tuple[int, int, int] | None:
+    values = (row[f"{stem}_x"], row[f"{stem}_y"], row[f"{stem}_z"])
+    return None if None in values else values
