@@ -78,6 +78,12 @@ def test_nested_markers_add_no_step_and_lend_their_context() -> None:
     assert [facts.kv_tokens for facts in markers.facts] == [32785, 32785]
 
 
+def test_a_long_form_marker_around_sglangs_own_is_sglang_too() -> None:
+    long = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)"
+    markers = step_markers(frame([(long, 0, 100, 1), ("step[DECODE bs=32]", 10, 50, 1)]))
+    assert (len(markers), markers.engine) == (1, "sglang")
+
+
 def test_engine_markers_go_before_profiler_steps() -> None:
     markers = step_markers(frame([("ProfilerStep#1", 0, 1000, 1), ("step[DECODE bs=4]", 10, 50, 1)]))
     assert markers.names == ("step[DECODE bs=4]",)

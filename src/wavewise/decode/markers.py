@@ -167,9 +167,9 @@ def step_markers(markers: pl.DataFrame, threads: frozenset[tuple[int, int]] | No
         rows = mine if mine.height else rows
     rows = _outermost(rows)
     facts = tuple(known[name] for name in rows["name"].to_list())
-    engines = {f.engine for f in facts} - {"unknown", "profiler"}
-    # SGLang nests the long form, which vLLM writes too, inside its own marker: the outer one names the engine.
-    engine = next(iter(engines)) if len(engines) == 1 else "unknown"
+    engines = {facts.engine for facts in known.values()} - {"unknown", "profiler"}
+    # Only SGLang writes `step[...]`; the long form beside it, around it or inside it, is its own too.
+    engine = "sglang" if "sglang" in engines else next(iter(engines), "unknown")
     start = rows["start_ns"].to_numpy()
     return StepMarkers(
         start_ns=start,
