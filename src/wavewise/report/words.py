@@ -10,7 +10,7 @@ from wavewise.units import NS_PER_MS, format_ns, significant
 FAMILY_WORDS = {
     "attention_split": "attention split",
     "attention_combine": "attention combine",
-    "attention_schedule": "attention schedule metadata",
+    "attention_schedule": "attention schedule",
     "attention": "attention (unsplit)",
     "indexer": "indexer and top-k",
     "moe_gemm": "MoE GEMM",
@@ -86,8 +86,8 @@ def percent(share: float) -> str:
     value = 100 * share
     if value == 0:
         return "0 %"
-    if 0 < value < 0.05:
-        return "< 0.1 %"
+    if abs(value) < 0.05:
+        return "< 0.1 %" if value > 0 else "> -0.1 %"
     if 99.95 <= value < 100:
         return "> 99.9 %"
     if value < 9.95 or value >= 90.0:

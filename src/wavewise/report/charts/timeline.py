@@ -48,7 +48,7 @@ def timeline(findings: Findings) -> Picture | None:
     series = _series(findings, step)
     gap_values = _gap_values(gaps, _replay(step, start, end))
     values = _operation_values(bars, step, series) + gap_values
-    lanes = ["no kernel running", *(f"stream {stream}" for stream in sorted(set(bars.stream.tolist())))]
+    lanes = ["no kernel", *(f"stream {stream}" for stream in sorted(set(bars.stream.tolist())))]
     kinds = {value["family"] for value in gap_values}
     shown = (*series, *(each for each in GAPS if each.label in kinds))
     drawn = hideable(alt.Chart(alt.Data(values=values)), "family").mark_bar(clip=True)
@@ -206,7 +206,7 @@ def _gap_values(gaps: Ints, replay: tuple[int, int]) -> list[dict[str, object]]:
             "start": round(first / NS_PER_US, 2),
             "end": round(last / NS_PER_US, 2),
             "us": round((last - first) / NS_PER_US, 2),
-            "lane": "no kernel running",
+            "lane": "no kernel",
             "family": inside if replay[0] <= first and last <= replay[1] else outside,
             "what": "no operation",
         }

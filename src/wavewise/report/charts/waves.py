@@ -85,7 +85,7 @@ def waves(findings: Findings) -> Picture | None:
     )
     titles = (
         alt.Chart(alt.Data(values=headings))
-        .mark_text(align="left", baseline="middle", fontSize=12, fontWeight="bold", color="currentColor")
+        .mark_text(align="left", baseline="middle", fontSize=11.5, color="currentColor")
         .encode(x=alt.datum(0), y=y, text="text:N")
     )
     worst = min(chosen, key=lambda filler: filler.main.wave_efficiency or 1.0)
@@ -131,10 +131,10 @@ def _lanes(index: int, filler: Filler, sms: int) -> tuple[dict[str, object], lis
     assert row.waves is not None
     total = row.grid[0] * row.grid[1] * row.grid[2]
     slots = sms * row.ctas_per_sm
-    name = middle(short_kernel(row.name).split("::")[-1], 30)
+    name = middle(short_kernel(row.name).split("::")[-1], 24)
     heading: dict[str, object] = {
         "lane": f"{index}|",
-        "text": f"{name}: {plural(total, 'CTA')}, {row.ctas_per_sm} fit per SM",
+        "text": f"{name}: {plural(total, 'CTA')}, {row.ctas_per_sm} per SM",
     }
     drawn = range(row.waves)
     if row.waves > MOST_WAVES:
