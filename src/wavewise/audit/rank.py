@@ -117,7 +117,7 @@ def _names(config: KernelConfig | None, variables: Mapping[str, int]) -> dict[st
 
 def _misfit(gpu: GpuSpec, found: Resources) -> str | None:
     """Why the code cannot run on this GPU at all."""
-    if not _runs_on(found.arch, gpu.compute_capability or ""):
+    if not runs_on(found.arch, gpu.compute_capability or ""):
         return f"compiled for {found.arch}, which does not run on compute capability {gpu.compute_capability}"
     if found.error is not None and found.shared_memory_bytes is not None:
         most = f" (at most {gpu.shared_memory_per_cta:,} B)" if gpu.shared_memory_per_cta else ""
@@ -125,7 +125,7 @@ def _misfit(gpu: GpuSpec, found: Resources) -> str | None:
     return None
 
 
-def _runs_on(arch: str, capability: str) -> bool:
+def runs_on(arch: str, capability: str) -> bool:
     """Machine code runs on its own major capability from its minor on; sm_90a only on 9.0, sm_100f on its family.
 
     Source: CUDA programming guide, "Compute Capabilities", binary compatibility and feature sets.

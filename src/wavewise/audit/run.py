@@ -10,7 +10,7 @@ from wavewise.audit.binary import read_binary
 from wavewise.audit.compile import Job, compile_one
 from wavewise.audit.pool import picklable
 from wavewise.audit.pool import run as run_pool
-from wavewise.audit.rank import capability_number, ranked, row
+from wavewise.audit.rank import capability_number, ranked, row, runs_on
 from wavewise.audit.records import AuditReport, KernelConfig, Resources
 from wavewise.audit.source import (
     KernelSource,
@@ -114,6 +114,8 @@ def audit_binary(
 ) -> AuditReport:
     """Every kernel in a cubin, a fatbinary or a library that holds some, on every GPU.
 
+    Of a binary for several architectures a GPU sees the images that run on it; where none does, the rows say so.
+
     Args:
         path: the binary.
         gpus: catalogue ids, driver names or specs.
@@ -137,7 +139,11 @@ def audit_binary(
     found = read_binary(path)
     if threads is not None:
         found = tuple(msgspec.structs.replace(f, threads_per_cta=threads) for f in found)
-    rows = [row(spec, None, f, grid, let or {}, dynamic_shared_memory) for spec in specs for f in found]
+    rows = [
+        row(spec, None, f, grid, let or {}, dynamic_shared_memory)
+        for spec in specs
+        for f in ([f for f in found if runs_on(f.arch, spec.compute_capability or "")] or found)
+    ]
     return AuditReport(
         kernel=path.name, rows=ranked(rows), compiler=f"cuobjdump, {version(tool('cuobjdump'))}"
     )
