@@ -91,6 +91,7 @@ class Fake:
     factor_now: float = 1.0
     profiles_written: int = 0
     max_iterations: int | None = None
+    marked: bool = False
 
     # ------------------------------------------------------------------ the engine
 
@@ -328,7 +329,8 @@ def openai_app(fake: Fake, owner: str) -> Starlette:
             return JSONResponse({"error": error} if owner == "vllm" else {"object": "error"} | error, 400)
         length = len(prompt) if isinstance(prompt, list) else len(prompt.split()) * 2
         continuous = (body.get("stream_options") or {}).get("continuous_usage_stats", False)
-        one_is_cut = not any(True for each in fake.running) and limit > 8
+        one_is_cut = limit > 8 and not fake.marked  # the first request of a batch, not the probes
+        fake.marked = fake.marked or one_is_cut
 
         async def stream() -> AsyncIterator[str]:
             name = f"cmpl-{uuid.uuid4().hex}"

@@ -3,6 +3,7 @@
 import ipaddress
 import re
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 _LISTEN = "0A"
@@ -44,14 +45,23 @@ def server_command(port: int) -> list[str] | None:
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
             continue
-        try:
-            links = {str(entry.readlink()) for entry in (process / "fd").iterdir()}
-            if links & inodes:
+        if _open_files(process) & inodes:
+            try:
                 argv = (process / "cmdline").read_bytes().split(b"\0")
-                return [part.decode(errors="replace") for part in argv if part]
-        except OSError:
-            continue
+            except OSError:
+                continue
+            return [part.decode(errors="replace") for part in argv if part]
     return None
+
+
+def _open_files(process: Path) -> set[str]:
+    """What a process's descriptors point to; nothing for a process of someone else."""
+    links: set[str] = set()
+    with suppress(OSError):
+        for entry in (process / "fd").iterdir():
+            with suppress(OSError):  # closed meanwhile
+                links.add(str(entry.readlink()))
+    return links
 
 
 def _listening_inodes(port: int) -> set[str]:

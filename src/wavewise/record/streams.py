@@ -90,11 +90,11 @@ class _Connection(asyncio.Protocol):
         if self._stream.status != 200:
             return
         now = time.perf_counter()
-        while (cut := self._pending.find(b"\n\n")) >= 0:
-            block, self._pending = self._pending[:cut], self._pending[cut + 2 :]
-            for line in block.split(b"\n"):
-                if line.startswith(b"data:"):
-                    self._event(line[5:].strip(), now)
+        # The engines put an event's data on one line, so that lines need not be gathered into events first.
+        *lines, self._pending = self._pending.split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._event(line[5:].strip(), now)
 
     def on_message_complete(self) -> None:
         if self._stream.status == 200:
@@ -239,7 +239,7 @@ class Load:
             if now - self._heard > self._limits.stall_s:
                 raise InputError(
                     f"{self._target.url}: no stream brought a token for "
-                    f"{self._limits.stall_s:.0f} s while waiting for {what}; is the server "
+                    f"{self._limits.stall_s:g} s while waiting for {what}; is the server "
                     "stuck? (--stall-timeout)"
                 )
             if now > deadline:
@@ -257,8 +257,9 @@ class Load:
         """
         ended = [stream.ended for stream in self.streams if stream.ended is not None]
         if ended:
+            capped = " before the batch was measured; raise --max-tokens" if "length" in ended[0] else ""
             raise InputError(
-                f"{self._target.url}: {len(ended)} of {len(self.streams)} streams ended early: {ended[0]}"
+                f"{self._target.url}: {len(ended)} of {len(self.streams)} streams ended early: {ended[0]}{capped}"
             )
 
     @property

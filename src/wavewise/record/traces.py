@@ -18,10 +18,11 @@ _SUFFIXES = (".json", ".json.gz")
 _CHUNK = 1 << 20
 _OVERLAP = 512  # longer than any marker or key that is looked for
 _SETTLE_S = 1.0
+_GZIP = 31  # zlib's window bits for a gzip header and trailer
 
 _ANNOTATION = re.compile(rb'"cat":\s*"user_annotation",\s*"name":\s*"([^"\\]{1,256})"')
 _KERNEL = re.compile(rb'"cat":\s*"kernel"')
-_BASE_TIME = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
+_BASE_TIME = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)[^\d]')
 # vLLM: execute_context_A(T)_generation_B(N), long form execute_N_context_A(sq..)_generation_B(sq..).
 _VLLM_STEP = re.compile(rb"execute_(?:\d+_)?context_(\d+)\([^)]*\)_generation_(\d+)\(")
 # SGLang: step[DECODE bs=32 ...], step[EXTEND bs=15 toks=15360], step[MIXED ...], step[IDLE ...].
@@ -93,7 +94,7 @@ def is_whole(file: Path) -> bool:
     try:
         for chunk in _chunks(file):
             tail = (tail + chunk)[-64:]
-    except (OSError, EOFError, zlib.error):
+    except (OSError, EOFError):
         return False
     return tail.rstrip().endswith((b"}", b"]"))
 
@@ -123,7 +124,7 @@ def inspect(file: Path, name: str) -> TraceFile:
             last = window[-64:]
         complete = last.rstrip().endswith((b"}", b"]"))
         reason = None if complete else "the file ends in the middle of its JSON document"
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError) as error:
         complete, reason = False, f"the file ends early ({error})"
     steps = sglang or vllm  # SGLang nests markers of both forms
     counted = sorted(steps.items(), key=lambda item: (-item[1], str(item[0])))
@@ -172,10 +173,28 @@ def _count(
 
 
 def _chunks(file: Path) -> Iterator[bytes]:
-    opener = igzip.open if file.name.endswith(".gz") else open
-    with cast(IO[bytes], opener(file, "rb")) as source:
-        while chunk := source.read(_CHUNK):
-            yield chunk
+    """A file's contents, unpacked; of a broken gzip stream, all that is there before the EOFError."""
+    with file.open("rb") as source:
+        if not file.name.endswith(".gz"):
+            while chunk := source.read(_CHUNK):
+                yield chunk
+            return
+        stream = zlib.decompressobj(wbits=_GZIP)
+        packed = source.read(_CHUNK)
+        while packed:
+            try:
+                data = stream.decompress(packed)
+            except zlib.error as error:
+                raise EOFError(f"the gzip stream is broken: {error}") from error
+            if data:
+                yield data
+            if stream.eof and (stream.unused_data or source.peek(1)):  # the next member of the file
+                packed = stream.unused_data or source.read(_CHUNK)
+                stream = zlib.decompressobj(wbits=_GZIP)
+            else:
+                packed = source.read(_CHUNK)
+        if not stream.eof:
+            raise EOFError("the gzip stream is not complete")
 
 
 def _windows(file: Path) -> Iterator[tuple[bytes, int]]:
