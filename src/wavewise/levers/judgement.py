@@ -34,8 +34,14 @@ def nothing(basis: str, evidence: str = "") -> Judgement:
     return Judgement(saving_us=0.0, basis=basis, evidence=evidence)
 
 
-def unknown(needs: str, basis: str = "", evidence: str = "") -> Judgement:
-    """Cannot be judged without `needs`."""
+def unknown(
+    needs: str, basis: str = "", evidence: str = "", upper_bound_us: float | None = None
+) -> Judgement:
+    """Cannot be judged without `needs`; a bound may be known all the same."""
     return Judgement(
-        saving_us=None, basis=basis or f"not judged: needs {needs}", evidence=evidence, needs=needs
+        saving_us=None,
+        basis=basis or f"not judged: needs {needs}",
+        evidence=evidence,
+        needs=needs,
+        upper_bound_us=upper_bound_us,
     )

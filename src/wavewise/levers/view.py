@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wavewise.findings import (
+    Ceiling,
     DecodeRow,
     FamilyRow,
     Findings,
@@ -100,12 +101,31 @@ class View:
         return tuple(sorted(rows, key=lambda k: -k.sum_us_per_step))
 
     def ceiling_us(self, families: Sequence[str]) -> float:
-        """What vanishes from the replay if the families were free: their exclusive time, us per step.
+        """What vanishes from the step if the families were free, us: the ceilings' figure where it is there.
 
-        Without an exclusive figure the union of their own intervals stands in, which is never smaller.
+        Otherwise their exclusive time, or the union of their own intervals, which is never smaller.
         """
         rows = [self.families[f] for f in families if f in self.families]
-        return sum(row.exclusive_us_per_step or row.busy_us_per_step for row in rows)
+        return sum(
+            self._removable_us(row.family) or row.exclusive_us_per_step or row.busy_us_per_step
+            for row in rows
+        )
+
+    def ceiling(self, family: str, basis: str) -> Ceiling | None:
+        """The ceiling of a family here, if it was computed."""
+        return next(
+            (
+                c
+                for c in self.findings.ceilings or ()
+                if (c.family, c.batch_size, c.basis) == (family, self.batch_size, basis)
+                and c.context_length == self.context_length
+            ),
+            None,
+        )
+
+    def _removable_us(self, family: str) -> float | None:
+        ceiling = self.ceiling(family, "busy")
+        return None if ceiling is None or ceiling.removable_ms is None else ceiling.removable_ms * US_PER_MS
 
     def fit(self, family: str) -> Fit | None:
         """The scaling fit of a family, if there is one."""

@@ -63,12 +63,24 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
             f"{kernel.name} ({kernel.sum_us_per_step:.1f} us, {fallback.kind}): {fallback.replacement} "
             f"{verdict}"
         )
+    floors = _floors(view, {kernel.family for kernel, _ in found})
+    above = "" if floors is None else f", less a roofline floor of {floors:.1f} us"
     return unknown(
-        "the replacement's time on this GPU, or these kernels' roofline floor (the model's shape)",
-        basis=f"at most {bound:.1f} us, all of the fallback kernels: "
-        + " + ".join(f"{kernel.sum_us_per_step:.1f}" for kernel, _ in found),
+        "the replacement's time on this GPU, measured"
+        + ("" if floors is not None else "; the model's shape would give a roofline floor"),
+        basis=f"at most {max(0.0, bound - (floors or 0.0)):.1f} us: all of the fallback kernels, "
+        + " + ".join(f"{kernel.sum_us_per_step:.1f}" for kernel, _ in found)
+        + above,
         evidence="; ".join(notes),
+        upper_bound_us=max(0.0, bound - (floors or 0.0)),
     )
+
+
+def _floors(view: View, families: set[str]) -> float | None:
+    """Roofline floors of the families together, us; None where one is not known."""
+    ceilings = [view.ceiling(family, "kernel_sum") for family in sorted(families)]
+    floors = [None if c is None else c.floor_ms for c in ceilings]
+    return None if None in floors else sum(f * 1e3 for f in floors if f is not None)
 
 
 def _match(name: str, family: str) -> Fallback | None:

@@ -11,17 +11,8 @@ from wavewise.levers.sweep.mentions import Mention, find_mentions
 from wavewise.levers.sweep.rules import Rules
 from wavewise.levers.sweep.sentences import sentences
 
-_INTRODUCES = re.compile(
-    r"\b(?:lever|option|idea|fix|proposal|candidate|change|experiment|approach|attempt)\b[^.]{0,40}?(?:\bis\b|\bwas\b|:)",
-    re.I,
-)
 _HEAD = re.compile(r"[^.;]{0,40}?(?:[:—–]|\s-{1,2}\s)")
 """What follows the lever that a list member is headed by: a few words, then a colon or dash."""
-_METRIC = re.compile(
-    r"^\W*(?:the |our |all |net |overall |total |decode |end-to-end )*"
-    r"(?:throughput|latency|steps?\b|step times?|tok/s|p\d\d|tpot|itl|ttft|accuracy|quality|perplexity|memory)",
-    re.I,
-)
 _OPENING = 60
 """A list member's lever is named within this many characters of its beginning."""
 
@@ -50,10 +41,10 @@ class BlockContext:
     told: bool = False
     supposed: bool = False
 
-    def at(self, sentence: str, mentions: Sequence[Mention]) -> Context:
+    def at(self, sentence: str, mentions: Sequence[Mention], rules: Rules) -> Context:
         """The context of a sentence that names `mentions`."""
         topic = self.topic if not _subjects(mentions) else None
-        if self.told and not self.fixed and _METRIC.match(sentence):
+        if self.told and not self.fixed and rules.shape["metric"].match(sentence):
             topic = None
         return Context(label=self.label, topic=topic, supposed=self.supposed)
 
@@ -110,7 +101,7 @@ class BlockContext:
         heads = self.listed and self.fresh and mentions and _HEAD.match(sentence[mentions[0].end :])
         if heads and mentions[0].role == "subject" and mentions[0].start <= _OPENING:
             topic, fixed = mentions[0].lever, True
-        elif len(subjects) == 1 and _INTRODUCES.search(sentence[: mentions[0].start + 1] + "."):
+        elif len(subjects) == 1 and rules.shape["introduces"].search(sentence[: mentions[0].start + 1] + "."):
             topic, fixed = subjects[0], True
         elif subjects and not fixed:
             topic = subjects[0] if len(subjects) == 1 else None
@@ -136,13 +127,13 @@ def heading_context(block: Block, catalogue: Catalogue, rules: Rules) -> BlockCo
         )
     topic = None
     if block.headings and block.kind != "heading":
-        named = {m.lever for m in find_mentions(block.headings[-1], catalogue)}
+        named = {m.lever for m in find_mentions(block.headings[-1], catalogue, rules)}
         topic = named.pop() if len(named) == 1 else None
     return BlockContext(label=label, topic=topic, listed=listed)
 
 
 def label_of(text: str, rules: Rules) -> str | None:
-    """ "rejected" or "promising" where a heading or sentence says so of what it introduces, else None."""
+    """What a heading or sentence says of what it introduces: "rejected", "promising" or None."""
     text = text.replace("'", "’")
     if rules.context["neither"].search(text) or text.rstrip().endswith("?"):
         return None

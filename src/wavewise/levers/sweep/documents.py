@@ -23,7 +23,8 @@ _FENCE = re.compile(r"^\s*(```|~~~)")
 _COMMIT = re.compile(r"^commit ([0-9a-f]{7,40})\b")
 _MARKUP = re.compile(r"\*+(?=\S)|(?<=\S)\*+|__|(?<!\w)_(?=\w)|(?<=\w)_(?!\w)|`")
 _STAMP = re.compile(
-    r"^\s*(?:[\[(<]?(?:\d{4}-\d\d-\d\d[T ]?)?\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp][Mm])?[\])>]?[\s,–-]*)(?:<?[\w .@-]{1,24}>?\s*:\s+)?"
+    r"^\s*(?:[\[(<]?(?:\d{4}-\d\d-\d\d[T ]?)?\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp][Mm])?[\])>]?[\s,–-]*)"
+    r"(?:<?[\w .@-]{1,24}>?\s*:\s+)?"
 )
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 
@@ -270,7 +271,7 @@ class _HtmlText(HTMLParser):
         self.start = 1
         self.silent = 0
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
         if tag in self._SILENT:
             self.silent += 1
         if tag in self._BLOCKS or tag == "blockquote":

@@ -14,8 +14,7 @@ def draft_documents(passages: Sequence[Passage], rules: Rules) -> tuple[list[Dra
     """Drafts, and the levers of which one document says opposite things."""
     drafts: list[Draft] = []
     unclear: list[DraftConflict] = []
-    key = lambda p: (p.document, p.lever)  # noqa: E731
-    for _, group in groupby(sorted(passages, key=key), key=key):
+    for _, group in groupby(sorted(passages, key=_subject), key=_subject):
         said = [p for p in group if p.verdict is not None]
         here = [p for p in said if not p.elsewhere] or said
         if not here:
@@ -32,6 +31,14 @@ def draft_documents(passages: Sequence[Passage], rules: Rules) -> tuple[list[Dra
                 )
             )
     return drafts, unclear
+
+
+def _subject(passage: Passage) -> tuple[str, str]:
+    return passage.document, passage.lever
+
+
+def _lever(draft: Draft) -> str:
+    return draft.lever
 
 
 def _choose(said: Sequence[Passage], rules: Rules) -> Passage | tuple[Passage, Passage]:
@@ -77,8 +84,7 @@ def _draft(passage: Passage, others: Sequence[Passage]) -> Draft:
 def conflicts_of(drafts: Sequence[Draft], unclear: Sequence[DraftConflict]) -> list[DraftConflict]:
     """Levers on which documents disagree, in verdict or in the ground of a negative one, then the unclear ones."""
     found: list[DraftConflict] = []
-    key = lambda d: d.lever  # noqa: E731
-    for lever, group in groupby(sorted(drafts, key=key), key=key):
+    for lever, group in groupby(sorted(drafts, key=_lever), key=_lever):
         sides = list(group)
         verdicts = {d.verdict for d in sides}
         grounds = {d.ground for d in sides if d.ground is not None and d.verdict not in POSITIVE}

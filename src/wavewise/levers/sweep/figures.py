@@ -5,7 +5,10 @@ from functools import lru_cache
 
 from wavewise.levers.sweep.rules import Rules
 
-_UNIT = r"(?:\s?(?:%|×|x\b|percent\b|ms(?:/req(?:uest)?)?\b|us\b|µs\b|μs\b|ns\b|s\b|tok(?:ens?)?\s?(?:/|per)\s?s(?:ec(?:ond)?)?\b|tps\b|tokens per second|tok/s|cycles\b|[GM]B(?:/s)?\b|points?\b|times\b))"
+_UNIT = (
+    r"(?:\s?(?:%|×|x\b|percent\b|ms(?:/req(?:uest)?)?\b|us\b|µs\b|μs\b|ns\b|s\b|tps\b|tok/s|tokens per second"
+    r"|tok(?:ens?)?\s?(?:/|per)\s?s(?:ec(?:ond)?)?\b|cycles\b|[GM]B(?:/s)?\b|points?\b|times\b))"
+)
 _SIGNED = r"[~≈]?[+\-−–±]?\d[\d,]*(?:\.\d+)?"
 _REACH = 90
 """Characters between a cue and its figure: a longer way off, it is another statement's."""

@@ -7,6 +7,7 @@ negated cues count for nothing; a sentence that says two opposite things of a le
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from wavewise.levers.sweep.figures import figure_near, pair_direction
 from wavewise.levers.sweep.mentions import Mention
@@ -14,24 +15,6 @@ from wavewise.levers.sweep.rules import Cue, Rules
 from wavewise.levers.sweep.sentences import Clause, Span, clauses, parentheses
 
 POSITIVE = frozenset({"works", "promising"})
-
-_ELLIPTIC = re.compile(
-    r"""^\W*(?:(?:and|but|yet|so|then|or|even|however|though|in\ practice|in\ the\ end|here|there)\W+)*
-    (?:it|this|that|they|these|both|which|neither|none|each|result|results|verdict|outcome|measured|no|zero|nothing
-    |only|still|again|never|not|was|were|is|are|did|didn’t|does|doesn’t|had|has|gave|gives|showed|lost|gained|cost
-    |costs|made|(?:with|without)\ (?:it|this|that|them)|hits?|fail\w*|crash\w*|hung|hangs|worse|slower|faster|within|at\ best|we\ (?:measured|saw|got|lost|gained)
-    |(?:the\ |our\ |all\ |net\ |overall\ |total\ |decode\ |end-to-end\ )*(?:gains?|change|effect|throughput|latency|step
-    |steps?\ times?|server|engine|build|kernel|run|runs|outputs?|tokens?|accuracy|quality|perplexity|memory|numbers?|figures?|fix|switch
-    |difference|speed-?up|slowdown|replay|model|p\d\d|compiler|capture|process|workers?)\b
-    |[+\-−–~]?\d|\w+ing\ (?:it|this|that)\b|p\d\d\b|tpot\b|itl\b|ttft\b|tok/s\b
-    |(?:the\ \w+|we|i)\ (?:estimated?|measured|saw|found|project\w*|predict\w*)\ (?:that\ )?(?:this|it|no|a|an|\d|[+\-])
-    )""",
-    re.X | re.I,
-)
-
-
-_PRONOUN = re.compile(r"\b(?:it|this|that|they)\b(?:\W+\w+){0,2}\W*$", re.I)
-"""A pronoun that may be the subject of the words behind it."""
 
 
 @dataclass(frozen=True)
@@ -85,18 +68,18 @@ def judge(text: str, mentions: Sequence[Mention], context: Context, rules: Rules
     found: list[Found] = []
     # The topic of the sentences before; what a colon or dash explains must have been spoken of in this one.
     carried: tuple[str, ...] = (context.topic,) if context.topic else ()
-    spoken = bool(_ELLIPTIC.match(text))
+    spoken = bool(rules.shape["elliptic"].match(text))
     for clause in clauses(text, holes):
         inside = [m for m in mentions if clause.holds(m.start) and not _in(m, holes)]
         words = clause.of(outer)
-        about = _about(inside, words, clause, carried, spoken)
+        about = _about(inside, words, clause, carried, spoken, rules)
         for hit in _hits(words, rules):
             levers = about(hit.start)
             # "If it were free ... that yields 60 tok/s": the supposition goes on where no word of the past ends it.
             supposed = context.supposed and not inside and not rules.modality["past"].search(words)
             stop = blanket or ("hypothetical: follows from a supposition" if supposed else None)
             found += [_found(lever, hit, words, clause.start, text, rules, stop) for lever in levers]
-        found = _estimated(found, clause, outer, rules)
+        found = _estimated(found, clause, rules)
         if inside:
             subjects = [m.lever for m in inside if m.role == "subject"]
             carried, spoken = tuple(dict.fromkeys(subjects)) or carried, spoken or bool(subjects)
@@ -127,7 +110,12 @@ def _hits(words: str, rules: Rules) -> list[_Hit]:
 
 
 def _about(
-    inside: Sequence[Mention], words: str, clause: Clause, carried: tuple[str, ...], spoken: bool
+    inside: Sequence[Mention],
+    words: str,
+    clause: Clause,
+    carried: tuple[str, ...],
+    spoken: bool,
+    rules: Rules,
 ) -> Callable[[int], tuple[str, ...]]:
     """A function of a cue's position: the levers it is about."""
     subjects = [m for m in inside if m.role == "subject"]
@@ -143,7 +131,9 @@ def _about(
         if contrast:
             return ()
         continues = (
-            (clause.explains and spoken) or _ELLIPTIC.match(words) or _PRONOUN.search(words[:position])
+            (clause.explains and spoken)
+            or rules.shape["elliptic"].match(words)
+            or rules.shape["pronoun"].search(words[:position])
         )
         return carried if continues or scenery else ()
 
@@ -157,7 +147,7 @@ def _coordinated(subjects: Sequence[Mention], words: str, offset: int, position:
     group = before or after
     if before and after:
         return ()
-    for one, other in zip(group, group[1:], strict=False):
+    for one, other in pairwise(group):
         between = words[one.end - offset : other.start - offset]
         if one.lever != other.lever and not re.fullmatch(
             r"[\s,/&+]*(?:and|or|nor|plus|as well as|both)?[\s,/&+]*(?:the |our )?", between
@@ -253,16 +243,14 @@ def _reading(hit: _Hit, words: str, rules: Rules) -> tuple[str | None, str | Non
     return cue.verdict, None
 
 
-def _estimated(found: list[Found], clause: Clause, outer: str, rules: Rules) -> list[Found]:
+def _estimated(found: list[Found], clause: Clause, rules: Rules) -> list[Found]:
     """In a clause that estimates ("a clear path to a 2x improvement"), a gain without a past verb is no fact."""
     here = [f for f in found if clause.holds(f.position)]
-    if rules.modality["past"].search(clause.of(outer)) or not any(
-        f.kind == "estimate" and f.verdict for f in here
-    ):
+    if not any(f.kind == "estimate" and f.verdict for f in here):
         return found
     return [
         replace(f, verdict="promising", kind="estimate", strength=2)
-        if f in here and f.verdict == "works"
+        if f in here and f.verdict == "works" and not rules.modality["past"].search(f.cue)
         else f
         for f in found
     ]

@@ -37,11 +37,12 @@ class Cue:
 
 @dataclass(frozen=True)
 class Rules:
-    """All rules; `modality` and `context` by name."""
+    """All rules; `modality`, `context` and `shape` by name."""
 
     cues: tuple[Cue, ...]
     modality: dict[str, Pattern]
     context: dict[str, Pattern]
+    shape: dict[str, Pattern]
     grounds: tuple[tuple[str, Pattern], ...]
     models: Pattern
     gpus: Pattern
@@ -121,6 +122,7 @@ def _compile(tables: dict[str, Any]) -> Rules:
         cues=tuple(cues),
         modality={name: compiled(p) for name, p in tables["modality"].items()},
         context={name: compiled(p) for name, p in tables["context"].items()},
+        shape={name: re.compile(p, re.IGNORECASE | re.VERBOSE) for name, p in tables["shape"].items()},
         grounds=tuple((g.ground, compiled(g.pattern)) for g in grounds),
         models=compiled(rf"(?<![\w-])(?:{names['models']})"),
         gpus=compiled(rf"(?<![\w-])(?:{names['gpus']})"),

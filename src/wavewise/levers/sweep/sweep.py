@@ -108,17 +108,19 @@ def _sweep_block(
     text = block.text.replace("'", "’")
     for span in sentences(text):
         sentence = span.of(text)
-        mentions = find_mentions(sentence, catalogue)
+        mentions = find_mentions(sentence, catalogue, rules)
         if block.kind in ("heading", "quote"):
             why = "a heading" if block.kind == "heading" else "a quotation"
             settled = {m.lever: Found(m.lever, None, "fact", 0, "", m.start, why) for m in mentions}
         else:
-            context = around.at(sentence, mentions)
+            context = around.at(sentence, mentions, rules)
             settled = settle(judge(sentence, mentions, context, rules))
             settled = around.labelled(sentence, mentions, settled, rules)
             around = around.after(sentence, mentions, settled, rules)
-        for lever in dict.fromkeys((*settled, *(m.lever for m in mentions))):
-            passages.append(_passage(name, block, span, lever, settled.get(lever), rules, main))
+        passages += [
+            _passage(name, block, span, lever, settled.get(lever), rules, main)
+            for lever in dict.fromkeys((*settled, *(m.lever for m in mentions)))
+        ]
     return passages
 
 
