@@ -131,7 +131,7 @@ class Trace:
     events_read: int = 0
     salvaged: bool = False
     rank: int | None = None
-    metadata: dict[str, str | int | float] = field(default_factory=dict)
+    metadata: dict[str, str | int | float] = field(default_factory=dict[str, str | int | float])
     whole_graphs: pl.DataFrame = field(default_factory=lambda: empty(WHOLE_GRAPH_SCHEMA))
 
     def device_ids(self) -> list[int]:

@@ -51,10 +51,14 @@ def read_nsys(path: str, progress: Progress | None = None) -> list[Trace]:
     uri = f"file:{quote(path)}?mode=ro&immutable=1"  # immutable: no journal is looked for, nothing is written
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
-            connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            connection.text_factory = _text
             return _Export(connection, path, progress).traces()
     except sqlite3.DatabaseError as error:
         raise InputError(f"{path}: the SQLite database cannot be read ({error}); export it again") from error
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 class _Export:
@@ -154,7 +158,29 @@ class _Export:
         return pl.concat(frames, how="diagonal")
 
     def _kernels(self) -> pl.DataFrame:
-        columns: dict[str, Any] = dict.fromkeys(("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName", "shortName", "mangledName", "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory", "dynamicSharedMemory", "graphNodeId", "graphId"), pl.Int64)  # fmt: skip
+        columns = _integers(
+            "start",
+            "end",
+            "deviceId",
+            "contextId",
+            "streamId",
+            "correlationId",
+            "globalPid",
+            "demangledName",
+            "shortName",
+            "mangledName",
+            "registersPerThread",
+            "gridX",
+            "gridY",
+            "gridZ",
+            "blockX",
+            "blockY",
+            "blockZ",
+            "staticSharedMemory",
+            "dynamicSharedMemory",
+            "graphNodeId",
+            "graphId",
+        )
         frame = self._select(self._newest("CUPTI_ACTIVITY_KIND_KERNEL"), columns)
         name = pl.coalesce("demangledName", "shortName", "mangledName")
         return (
@@ -175,7 +201,18 @@ class _Export:
         )
 
     def _copies(self, kind: str) -> pl.DataFrame:
-        columns: dict[str, Any] = dict.fromkeys(("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId", "copyKind"), pl.Int64)  # fmt: skip
+        columns = _integers(
+            "start",
+            "end",
+            "deviceId",
+            "contextId",
+            "streamId",
+            "correlationId",
+            "globalPid",
+            "graphNodeId",
+            "graphId",
+            "copyKind",
+        )
         frame = self._select(self._newest(f"CUPTI_ACTIVITY_KIND_{kind}"), columns)
         if kind == "MEMSET":
             return frame.select(*_common(pl.lit("Memset"), "memset"))
@@ -290,6 +327,10 @@ class _Export:
 def _version(table: str) -> int:
     number = re.search(r"_V(\d+)$", table)
     return int(number[1]) if number else 1
+
+
+def _integers(*names: str) -> dict[str, Any]:
+    return dict.fromkeys(names, pl.Int64)
 
 
 def _typed_column(name: str, kind: object) -> str:

@@ -12,6 +12,7 @@ from wavewise.trace.nsys import MAGIC as SQLITE
 from wavewise.trace.nsys import read_nsys
 from wavewise.trace.progress import Progress as Progress
 from wavewise.trace.ranks import rank_in_name
+from wavewise.trace.remote import list_url, open_url, url_of
 from wavewise.trace.source import Limits
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
@@ -37,7 +38,15 @@ def find_traces(paths: Iterable[str | os.PathLike[str]], *, recursive: bool = Fa
     found: list[Path] = []
     for given in paths:
         path = Path(given)
-        if path.is_dir():
+        url = url_of(given)
+        if url is not None:
+            inside = list_url(url)
+            found.extend(
+                [path] if inside is None else [Path(one) for one in inside if one.endswith(SUFFIXES)]
+            )
+            if inside is not None and not any(one.endswith(SUFFIXES) for one in inside):
+                raise InputError(f"{url}: no trace in this folder (looked for {', '.join(SUFFIXES)})")
+        elif path.is_dir():
             inside = sorted(_in_folder(path, recursive))
             if not inside:
                 raise InputError(f"{path}: no trace in this folder (looked for {', '.join(SUFFIXES)})")
@@ -86,6 +95,14 @@ def read(
 
 
 def _first_bytes(path: str) -> bytes:
+    url = url_of(path)
+    if url is not None:
+        file, _ = open_url(url)
+        with file:
+            start = file.read(len(SQLITE))
+        if start.startswith(SQLITE):
+            raise InputError(f"{url}: an SQLite export cannot be read from afar; copy it here first")
+        return start
     try:
         with open(path, "rb") as file:
             return file.read(len(SQLITE))

@@ -11,18 +11,20 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 from isal import igzip_lib
 
 from wavewise.errors import InputError
 from wavewise.trace.notes import Notes
+from wavewise.trace.remote import open_url, url_of
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 UTF8_BOM = b"\xef\xbb\xbf"
 _PIECE = 1 << 18  # compressed bytes per read; text per unpacking step. Larger steps fall out of the L2 cache.
 _RESCUE_PIECE = 1 << 12
+_BROKEN: type[Exception] = cast(Any, igzip_lib).IsalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Text(ABC):
         reopens: whether another process can open the file by its name.
     """
 
-    reopens = True
+    reopens: bool = True
 
     def __init__(self, file: BinaryIO, packed_size: int) -> None:
         self._file = file
@@ -141,30 +143,48 @@ class StreamText(Text):
 
 
 def open_text(path: str, limits: Limits) -> Text:
-    """The text of the file at `path`.
+    """The text of the file at `path`, which may be a URL.
 
     Raises:
         InputError: the file cannot be opened, or is empty.
     """
+    url = url_of(path)
+    if url is not None:
+        file, size = open_url(url)
+    else:
+        try:
+            file = cast(BinaryIO, open(path, "rb", buffering=0))  # noqa: SIM115 - the Text owns and closes it
+            size = os.fstat(file.fileno()).st_size
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     try:
-        file = open(path, "rb", buffering=0)  # noqa: SIM115 - the Text owns and closes it
-        size = os.fstat(file.fileno()).st_size
-        start = os.pread(file.fileno(), 4, 0)
+        start = file.read(len(ZSTD))
+        file.seek(0)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if not start:
         file.close()
         raise InputError(f"{path}: the file is empty; was the profiler stopped before it wrote?")
     if start.startswith(GZIP):
-        return StreamText(file, size, _gunzip, limits, path)  # type: ignore[arg-type]
-    if start == ZSTD:
-        return StreamText(file, size, _unzstd, limits, path)  # type: ignore[arg-type]
-    return PlainText(file, size)  # type: ignore[arg-type]
+        text: Text = StreamText(file, size, _gunzip, limits, path)
+    elif start == ZSTD:
+        text = StreamText(file, size, _unzstd, limits, path)
+    elif url is not None:
+        text = StreamText(file, size, _as_it_is, limits, path)
+    else:
+        text = PlainText(file, size)
+    text.reopens = url is None
+    return text
+
+
+def _as_it_is(file: BinaryIO, notes: Notes) -> Callable[[], bytes]:
+    del notes
+    return lambda: file.read(_PIECE)
 
 
 def _gunzip(file: BinaryIO, notes: Notes) -> Callable[[], bytes]:
     """Unpacks gzip members one after another, stops at the first byte that is none of theirs."""
-    decoder = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP, hist_bits=15)
+    decoder = _member()
     member_start = 0  # where the present member lies in the file, and how much of it was handed out
     member_text = 0
     rescue: Callable[[], bytes] | None = None
@@ -184,7 +204,7 @@ def _gunzip(file: BinaryIO, notes: Notes) -> Callable[[], bytes]:
                     notes.add("trailing_junk", 1)
                     return b""
                 member_start, member_text = file.tell() - len(rest), 0
-                decoder = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP, hist_bits=15)
+                decoder = _member()
                 packed = rest
             elif decoder.needs_input:
                 packed = file.read(_PIECE)
@@ -195,7 +215,7 @@ def _gunzip(file: BinaryIO, notes: Notes) -> Callable[[], bytes]:
                 packed = b""
             try:
                 text: bytes = decoder.decompress(packed, _PIECE)
-            except igzip_lib.IsalError:
+            except _BROKEN:
                 notes.add("damaged_compression", 1)
                 rescue = _rescue_member(file, member_start, member_text)
                 continue
@@ -204,6 +224,10 @@ def _gunzip(file: BinaryIO, notes: Notes) -> Callable[[], bytes]:
                 return text
 
     return pull
+
+
+def _member() -> Any:
+    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP, hist_bits=15)
 
 
 def _rescue_member(file: BinaryIO, start: int, skip: int) -> Callable[[], bytes]:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from wavewise.trace.source import Limits, Text
 
-
 _OVERLAP = 1 << 16
 _KINETO_START = re.compile(rb'[ \t\r]*\n(?=  \{\n    "ph": )')
 _KINETO_BOUNDARY = b"\n  },\n"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from wavewise.errors import InputError, NothingToAnalyzeError
 from wavewise.trace.kineto.blocks import Layout, layout_of
@@ -32,8 +33,8 @@ _HEAD_STEP = 1 << 16
 class Document:
     """One document while it is put together."""
 
-    header: Header = field(default_factory=dict)
-    parts: list[Rows] = field(default_factory=list)
+    header: Header = field(default_factory=dict[str, Any])
+    parts: list[Rows] = field(default_factory=list[Rows])
     notes: Notes = field(default_factory=Notes)
 
 
@@ -52,7 +53,7 @@ def read_kineto(path: str, limits: Limits, progress: Progress | None = None) -> 
         packing = text.notes
     finally:
         text.close()
-    documents = list(_assemble(path, head, layout, results, limits, tables))
+    documents = list(_assemble(path, head, results, limits, tables))
     documents[0].notes.update(packing)
     return _traces(path, documents, tables)
 
@@ -89,7 +90,7 @@ def _head(text: Text, path: str, limits: Limits) -> tuple[Document, Layout]:
 
 
 def _assemble(
-    path: str, head: Document, layout: Layout, results: list[BlockResult], limits: Limits, tables: Tables
+    path: str, head: Document, results: list[BlockResult], limits: Limits, tables: Tables
 ) -> Iterator[Document]:
     """Puts rows and joints in order; what no rung could read is salvaged in a second look at the file."""
     document = head

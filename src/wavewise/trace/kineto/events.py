@@ -2,7 +2,7 @@
 
 import re
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -110,7 +110,7 @@ class Tables:
     """
 
     REMEMBERED = 1 << 16
-    """Ways to say a value remembered before they are forgotten: some arguments never repeat (the bandwidth of a copy)."""
+    """Ways to say a value kept before they are forgotten: some never come again (the bandwidth of a copy)."""
 
     def __init__(self) -> None:
         self.keys: Interner[Key] = Interner()
@@ -259,8 +259,6 @@ def to_ns(token: bytes | msgspec.Raw) -> int:
 
 def whole(value: object) -> int:
     """`value` if it is a whole number that fits 64 bits (or a string of one), else MISSING."""
-    if value.__class__ is int and -_INT64_MAX <= value <= _INT64_MAX:
-        return value
     if isinstance(value, str):
         try:
             value = int(value)
@@ -310,8 +308,9 @@ def _natural(value: object, below: int = 1 << 31) -> int | None:
 
 
 def _three(value: object, below: int) -> tuple[int | None, int | None, int | None]:
-    if isinstance(value, list) and len(value) == 3:
-        x, y, z = (_natural(item, below) for item in value)
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    if len(items) == 3:
+        x, y, z = (_natural(item, below) for item in items)
         if x and y and z:
             return x, y, z
     return None, None, None

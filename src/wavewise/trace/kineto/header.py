@@ -1,7 +1,7 @@
 """What a document says around its list of events: the GPUs, the versions, the rank, the profiler's own log."""
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -30,9 +30,9 @@ def read_header(text: bytes, notes: Notes) -> Header:
         except UNREADABLE:
             continue
         notes.update(mending)
-        header = header if isinstance(header, dict) else {}
-        header.pop("traceEvents", None)
-        return header
+        found = cast(Header, header) if isinstance(header, dict) else {}
+        found.pop("traceEvents", None)
+        return found
     notes.add("damaged_header")
     return _pieces(text)
 
@@ -56,10 +56,10 @@ def _pieces(text: bytes) -> Header:
 
 def devices_of(header: Header) -> tuple[DeviceProperties, ...]:
     """The header's GPU descriptions."""
-    entries = header.get("deviceProperties")
-    if not isinstance(entries, list):
-        return ()
-    return tuple(_device(entry, i) for i, entry in enumerate(entries) if isinstance(entry, dict))
+    entries = _items(header.get("deviceProperties"))
+    return tuple(
+        _device(cast(Header, entry), i) for i, entry in enumerate(entries) if isinstance(entry, dict)
+    )
 
 
 def _device(entry: dict[str, Any], position: int) -> DeviceProperties:
@@ -118,8 +118,7 @@ def note_losses(header: Header, notes: Notes) -> None:
     CuptiActivityProfiler.cpp ("Record counts: ... CUPTI stopped early? = 1").
     """
     for key in _LOGS:
-        lines = header.get(key)
-        for line in lines if isinstance(lines, list) else ():
+        for line in _items(header.get(key)):
             if not isinstance(line, str):
                 continue
             notes.add("lost_records", sum(int(count) for count in _DROPPED.findall(line)))
@@ -129,4 +128,8 @@ def note_losses(header: Header, notes: Notes) -> None:
 
 def _distributed(header: Header) -> dict[str, Any]:
     info = header.get("distributedInfo")
-    return info if isinstance(info, dict) else {}
+    return cast(Header, info) if isinstance(info, dict) else {}
+
+
+def _items(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []

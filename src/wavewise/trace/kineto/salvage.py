@@ -196,14 +196,19 @@ class Salvager:
             if name in found
         ]
         try:
-            thread = [decode_any(found[name]) if name in found else None for name in (b"pid", b"tid")]
-        except msgspec.DecodeError:
+            pid, tid = (decode_any(found[name]) if name in found else None for name in (b"pid", b"tid"))
+        except UNREADABLE:
             return
         event = Event(
-            "X", category, "(unreadable)", *thread,
-            msgspec.Raw(found.get(b"ts", b"")), msgspec.Raw(found.get(b"dur", b"")),
-            msgspec.Raw(b"{%b}" % b",".join(arguments)),
-        )  # fmt: skip
+            ph="X",
+            cat=category,
+            name="(unreadable)",
+            pid=pid,
+            tid=tid,
+            ts=msgspec.Raw(found.get(b"ts", b"")),
+            dur=msgspec.Raw(found.get(b"dur", b"")),
+            args=msgspec.Raw(b"{%b}" % b",".join(arguments)),
+        )
         self._builder.add(event, malformed=True)
 
     def _list_end(self, start: int, final: bool) -> tuple[int, Joint | None]:

@@ -69,7 +69,7 @@ _HIGH_NIBBLES = np.uint64(0xF0F0_F0F0_F0F0_F0F0)
 _SIXES = np.uint64(0x0606_0606_0606_0606)
 
 
-class _Unexpected(Exception):
+class _UnexpectedError(Exception):
     """The text is not laid out as this rung needs it."""
 
 
@@ -77,7 +77,7 @@ def scan(stretch: Stretch, tables: Tables) -> Rows | None:
     """The rows of whole events in Kineto's layout; None where the text is anything else."""
     try:
         return _Scan(stretch, tables).rows()
-    except _Unexpected:
+    except _UnexpectedError:
         return None
 
 
@@ -259,7 +259,7 @@ def _key(piece: bytes) -> Key:
     try:
         event = decode_event(b"{%b}" % piece.rstrip(b","))
     except UNREADABLE as error:
-        raise _Unexpected from error
+        raise _UnexpectedError from error
     _require(isinstance(event.name, str) and not event.ts and not event.dur and not event.args)
     return CATEGORIES[event.cat], event.name, *thread_of(event)
 
@@ -269,14 +269,14 @@ def _shape(arguments: bytes) -> Shape:
     try:
         args = decode_args(b"{%b}" % arguments.strip(b" ,"))
     except UNREADABLE as error:
-        raise _Unexpected from error
+        raise _UnexpectedError from error
     _require(args.device is not None and args.stream is not None)
     return shape_of(args, None, None)
 
 
 def _require(holds: object) -> None:
     if not holds:
-        raise _Unexpected
+        raise _UnexpectedError
 
 
 def _digits(words: Words, count: int | Positions) -> Ints:

@@ -13,15 +13,17 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from wavewise.errors import InputError
 from wavewise.trace.kineto.blocks import Cutter, Layout
-from wavewise.trace.kineto.events import Interner, Key, Rows, Shape, Tables
+from wavewise.trace.kineto.events import Interner, Key, Rows, Shape, T, Tables
 from wavewise.trace.kineto.ladder import BlockResult, read_block
 from wavewise.trace.notes import Notes
 from wavewise.trace.progress import Progress
@@ -98,7 +100,7 @@ def _complete(
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def _no_garbage_collection() -> Generator[None, None, None]:
     # A block's events are thousands of objects that live for a millisecond and hold no cycles; collecting
     # after every few hundred of them walks the whole heap for nothing.
     enabled = gc.isenabled()
@@ -155,6 +157,7 @@ class _Message(msgspec.Struct, array_like=True):
     refused: str | None = None
 
 
+Column = npt.NDArray[Any]
 _COLUMNS = (("key", np.int32), ("shape", np.int32), ("start", np.int64), ("duration", np.int64),
             ("correlation", np.int64))  # fmt: skip
 
@@ -201,7 +204,7 @@ class _Helper:
             out.write(len(head).to_bytes(8, "little") + head)
             for name, dtype in _COLUMNS:
                 for part in rows:
-                    out.write(memoryview(np.ascontiguousarray(getattr(part, name), dtype)).cast("B"))
+                    out.write(np.ascontiguousarray(getattr(part, name), dtype).tobytes())
 
     def collect(self, tables: Tables) -> list[BlockResult]:
         """What the helper has read, numbered by `tables`; nothing if it died.
@@ -222,7 +225,7 @@ class _Helper:
         count = sum(part.rows or 0 for part in message.parts)
         if len(data) != 8 + size + count * sum(np.dtype(dtype).itemsize for _, dtype in _COLUMNS):
             return []
-        columns: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+        columns: dict[str, Column] = {}
         offset = 8 + size
         for name, dtype in _COLUMNS:
             columns[name] = np.frombuffer(data, dtype, count, offset)
@@ -241,21 +244,17 @@ def _part(result: BlockResult) -> _Part:
     )  # fmt: skip
 
 
-def _results(
-    parts: list[_Part], columns: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]]
-) -> Iterator[BlockResult]:
+def _results(parts: list[_Part], columns: dict[str, Column]) -> Iterator[BlockResult]:
     at = 0
     for part in parts:
         rows = None
         if part.rows is not None:
             own = {name: column[at : at + part.rows] for name, column in columns.items()}
-            rows = Rows(**own, events=part.events, notes=Notes(part.notes), malformed=part.malformed)  # type: ignore[arg-type]
+            rows = Rows(**own, events=part.events, notes=Notes(part.notes), malformed=part.malformed)
             at += part.rows
         yield BlockResult(part.index, part.start, part.end, rows, part.tail, part.last, part.rung)
 
 
-def _renumbered(values: list[Key] | list[Shape], interner: "Interner[Key] | Interner[Shape]") -> np.ndarray[
-    tuple[int], np.dtype[np.int32]
-]:  # fmt: skip
+def _renumbered(values: Sequence[T], interner: Interner[T]) -> Column:
     """By the helper's number, the parent's; the last entry is for -1, which stays."""
-    return np.array([*(interner.of(tuple(value)) for value in values), -1], np.int32)  # type: ignore[arg-type]
+    return np.array([*(interner.of(value) for value in values), -1], np.int32)

@@ -1,0 +1,256 @@
+"""Every layout and packing gives the same values, to the nanosecond, by every path through the reader."""
+
+import gzip
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import zstandard
+from trace_samples import (
+    BASE_US,
+    HEADER,
+    LAYOUTS,
+    Number,
+    event,
+    expected,
+    kernel,
+    kineto,
+    steps,
+    us,
+    values,
+)
+
+from wavewise.trace import Trace, read
+from wavewise.trace.kineto import workers
+from wavewise.trace.source import Limits
+
+SMALL_BLOCKS = replace(Limits(), block_bytes=1500)
+"""Smaller than an event and its neighbour together: nearly every cut there can be is made."""
+
+
+def read_one(path: Path, limits: Limits | None = None) -> Trace:
+    traces = read(path, limits=limits)
+    assert len(traces) == 1
+    return traces[0]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("packing", ["plain", "gzip", "zstd"])
+def test_layouts_agree_with_an_independent_reading(tmp_path: Path, layout: str, packing: str) -> None:
+    text = LAYOUTS[layout](steps())
+    path = tmp_path / "anything"
+    pack = {"plain": bytes, "gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}[packing]
+    path.write_bytes(pack(text))
+    for limits in (None, SMALL_BLOCKS):
+        trace = read_one(path, limits)
+        assert values(trace) == expected(text)
+        assert set(codes(trace)) <= {"sm_count_inferred"}  # where the layout has no place for the header
+        assert not trace.salvaged
+        assert trace.events_read == len(steps())
+        if layout not in ("bare_list", "lines_of_json"):
+            assert trace.rank == 3
+            assert trace.metadata["world_size"] == 4
+            assert trace.devices[0].sm_count == 132
+            assert trace.devices[0].compute_capability == "9.0"
+
+
+def test_kinetos_own_layout_takes_the_fast_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rungs: list[str] = []
+    one = workers.read_block
+
+    def spy(*args: Any) -> Any:
+        result = one(*args)
+        rungs.append(result.rung)
+        return result
+
+    monkeypatch.setattr(workers, "read_block", spy)
+    path = tmp_path / "trace.json"
+    path.write_bytes(kineto(steps()))
+    read_one(path, SMALL_BLOCKS)
+    assert len(rungs) > 10
+    assert rungs.count("scan") >= len(rungs) - 1  # the last block holds what follows the list, too
+    assert set(rungs) <= {"scan", "typed"}
+
+
+@pytest.mark.parametrize("packing", ["plain", "gzip"])
+def test_two_processes_give_the_same_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packing: str
+) -> None:
+    text = kineto(steps(400))
+    path = tmp_path / "trace.json"
+    path.write_bytes(text if packing == "plain" else gzip.compress(text))
+    limits = replace(Limits(), block_bytes=20_000)
+    alone = read_one(path, limits)
+    started: list[int] = []
+    fork = os.fork
+    monkeypatch.setattr(workers, "PAYS_FROM_BYTES", 1000)
+    monkeypatch.setattr(workers, "PAYS_FROM_PACKED_BYTES", 1000)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    monkeypatch.setattr(os, "fork", lambda: started.append(1) or fork())
+    together = read_one(path, limits)
+    assert len(started) == 2
+    for name in ("operations", "rejected", "launches", "markers"):
+        assert getattr(alone, name).equals(getattr(together, name)), name
+    assert alone.events_read == together.events_read
+    assert alone.warnings == together.warnings
+
+
+def test_a_helper_that_dies_costs_time_not_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = kineto(steps(100))
+    path = tmp_path / "trace.json"
+    path.write_bytes(text)
+    monkeypatch.setattr(workers, "PAYS_FROM_BYTES", 1000)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    parent = os.getpid()
+    one = workers.read_block
+
+    def dies(*args: Any) -> Any:
+        if os.getpid() != parent:
+            os._exit(9)
+        return one(*args)
+
+    monkeypatch.setattr(workers, "read_block", dies)
+    trace = read_one(path, replace(Limits(), block_bytes=10_000))
+    assert values(trace) == expected(text)
+
+
+def test_small_traces_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden() -> int:
+        raise AssertionError("a process was started for a small trace")
+
+    monkeypatch.setattr(os, "fork", forbidden)
+    path = tmp_path / "trace.json"
+    path.write_bytes(kineto(steps(200)))
+    read_one(path)
+
+
+@pytest.mark.parametrize(
+    ("written", "nanoseconds"),
+    [
+        ("1790857026000123.457", 1790857026000123457),  # more digits than a double holds
+        ("1790857026000123", 1790857026000123000),
+        ("1790857026000123.5", 1790857026000123500),
+        ("12.0005", 12000), ("12.0015", 12002), ("12.00051", 12001),  # half to even, then above half
+        ("1.5e3", 1500000), ("1E2", 100000), ("0.001", 1),
+        ('"5121164781681.254"', 5121164781681254), ('" 12.5 "', 12500),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("layout", ["kineto", "compact", "indented"])
+def test_time_stamps_are_read_from_their_digits(
+    tmp_path: Path, layout: str, written: str, nanoseconds: int
+) -> None:
+    one = kernel(1, BASE_US, 1000)
+    one["ts"] = Number(written)
+    path = tmp_path / "trace.json"
+    path.write_bytes(LAYOUTS[layout]([one]))
+    assert read_one(path).operations["start_ns"].to_list() == [nanoseconds]
+
+
+def test_durations_of_any_width(tmp_path: Path) -> None:
+    durations = [0, 1, 999, 1000, 99_999_999, 12_345_678_901_234]
+    events = [kernel(i, BASE_US * 1000 + i * 10**14, ns, stream=i) for i, ns in enumerate(durations)]
+    path = tmp_path / "trace.json"
+    for layout in ("kineto", "compact"):
+        path.write_bytes(LAYOUTS[layout](events))
+        assert sorted(read_one(path).operations["duration_ns"].to_list()) == durations
+
+
+def test_display_unit_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    for unit in ("ms", "ns"):
+        path.write_bytes(kineto([kernel(1, 5_000_000_000, 7)], HEADER | {"displayTimeUnit": unit}))
+        assert read_one(path).operations["start_ns"].to_list() == [5_000_000_000]
+
+
+def test_device_and_stream_come_from_pid_and_tid_where_arguments_lack_them(tmp_path: Path) -> None:
+    bare = {
+        key: value for key, value in kernel(1, 10**12, 5)["args"].items() if key not in ("device", "stream")
+    }
+    events = [
+        event("kernel", "k", 10**12, 5, pid=3, tid=9, args=bare),
+        event("kernel", "k", 10**12 + 100, 5, pid="GPU 3", tid="stream 11", args=bare),
+    ]
+    path = tmp_path / "trace.json"
+    for layout in ("kineto", "compact"):
+        path.write_bytes(LAYOUTS[layout](events))
+        operations = read_one(path).operations
+        assert operations["device"].to_list() == [3, 3]
+        assert operations["stream"].to_list() == [9, 11]
+
+
+def test_categories_of_old_releases(tmp_path: Path) -> None:
+    old = {"kernel": "Kernel", "gpu_memcpy": "Memcpy", "cuda_runtime": "Runtime"}
+    new = steps()
+    renamed = [one | {"cat": old.get(one["cat"], one["cat"])} for one in new]
+    renamed += [
+        event("Operator", "ProfilerStep#2", BASE_US * 1000, 10),
+        event("Operator", "aten::mm", BASE_US * 1000, 10),
+    ]
+    path = tmp_path / "trace.json"
+    for layout in ("kineto", "one_line"):
+        path.write_bytes(LAYOUTS[layout](renamed))
+        trace = read_one(path)
+        want = expected(kineto(new))
+        got = values(trace)
+        assert got["operations"] == want["operations"]
+        assert got["launches"] == want["launches"]
+        assert [row[0] for row in got["markers"]].count("ProfilerStep#2") == 1
+        assert len(got["markers"]) == len(want["markers"]) + 1
+
+
+def test_gpu_side_copies_of_markers_are_no_markers(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(
+        kineto([*steps(2), event("gpu_user_annotation", "execute", BASE_US * 1000, 10, pid=0, tid=7)])
+    )
+    assert len(read_one(path).markers) == 2
+
+
+def test_rocm_launches_and_kernels_without_geometry(tmp_path: Path) -> None:
+    args = {"device": 2, "stream": 0, "correlation": 5, "kind": "Dispatch Kernel"}
+    events = [
+        event("cuda_runtime", "hipGraphLaunch", 10**12, 100, args={"cid": 1, "correlation": 5}),
+        *[event("kernel", "k", 10**12 + 1000 * i, 900, pid=2, tid=0, args=args) for i in range(3)],
+    ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    for layout in ("kineto", "one_line"):
+        path.write_bytes(LAYOUTS[layout](events))
+        trace = read_one(path)
+        assert trace.launches["name"].to_list() == ["hipGraphLaunch"]
+        assert trace.operations["grid_x"].to_list() == [None] * 3
+        assert trace.operations["registers_per_thread"].to_list() == [None] * 3
+        assert trace.operations["correlation"].to_list() == [5] * 3
+
+
+def test_sm_count_is_inferred_from_blocks_per_sm_and_said_so(tmp_path: Path) -> None:
+    def sized(i: int, grid: int) -> dict[str, Any]:
+        blocks = Number(f"{grid / 148:.6f}")
+        return kernel(i, 10**12 + 10_000 * i, 100, grid=[grid, 1, 1], **{"blocks per SM": blocks})
+
+    path = tmp_path / "trace.json"
+    path.write_bytes(
+        kineto([sized(i, grid) for i, grid in enumerate([1, 64, 148, 999])], {"schemaVersion": 1})
+    )
+    trace = read_one(path)
+    assert [(entry.id, entry.sm_count, entry.name) for entry in trace.devices] == [(0, 148, None)]
+    assert [(w.code, w.unsafe) for w in trace.warnings] == [("sm_count_inferred", ("occupancy",))]
+    contradicting = [sized(0, 148), sized(1, 148) | {"args": sized(1, 148)["args"] | {"grid": [300, 1, 1]}}]
+    path.write_bytes(kineto(contradicting, {"schemaVersion": 1}))
+    assert read_one(path).devices == ()
+
+
+def test_frames_have_the_documented_order_and_types(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(kineto(list(reversed(steps()))))
+    trace = read_one(path)
+    assert trace.operations["start_ns"].is_sorted()
+    assert trace.launches["start_ns"].is_sorted()
+    assert trace.markers["start_ns"].is_sorted()
+    assert trace.operations.schema["name"] == pl.Categorical
+    assert trace.launches.schema["correlation"] == pl.Int64
+    assert us(trace.operations["start_ns"][0]).startswith(str(BASE_US + 5))
