@@ -62,8 +62,12 @@ def f_survival(statistic: float, numerator_dof: float, denominator_dof: float) -
         return 1.0
     if math.isinf(statistic):
         return 0.0
-    x = denominator_dof / (denominator_dof + numerator_dof * statistic)
-    return incomplete_beta(denominator_dof / 2.0, numerator_dof / 2.0, x)
+    scaled = numerator_dof * statistic
+    below = scaled / (denominator_dof + scaled)  # its complement would lose the digits of a small statistic
+    if below < 0.5:
+        return 1.0 - incomplete_beta(numerator_dof / 2.0, denominator_dof / 2.0, below)
+    above = denominator_dof / (denominator_dof + scaled)
+    return incomplete_beta(denominator_dof / 2.0, numerator_dof / 2.0, above)
 
 
 def student_975(dof: float) -> float:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from wavewise.findings import Candidate, ExpertShape, Fit, LackOfFit, Point, Reference
 from wavewise.scaling import laws
-from wavewise.scaling.line import Line, fit_line, lack_of_fit, lack_variance
+from wavewise.scaling.line import Line, fit_line, lack_of_fit
 from wavewise.scaling.selection import FittedLaw, choose, fit_law, standard_error
 from wavewise.scaling.sweep import RESOLUTION_MS, SPAN, STEP, Sweep
 from wavewise.units import format_ns
@@ -26,16 +26,17 @@ class FittedSeries:
 
     Attributes:
         series: index of the quantity within `chosen`; column: within the sweep.
-        lack_variance: how far sizes lie from the law beyond their steps' scatter, ms2.
-        lack_dof: degrees of freedom of that.
     """
 
     fit: Fit
     chosen: FittedLaw
     series: int
     column: int
-    lack_variance: float
-    lack_dof: float
+
+    @property
+    def dof(self) -> int:
+        """Sizes less fitted parameters: what is left to judge the law by."""
+        return len(self.fit.points) - self.chosen.law.parameters
 
 
 def fit_sweep(sweep: Sweep, expert: ExpertShape | None, waves: Waves | None) -> dict[str, FittedSeries]:
@@ -145,14 +146,7 @@ def _series(
         reference={key: _reference(ref, column, sweep) for key, ref in references.items()},
         points=_points(sweep, column),
     )
-    hat = fit.hat(index, sweep, sweep.x, sweep.bucket)
-    return FittedSeries(
-        replace(result, verdict=_verdict(result, line)),
-        fit,
-        index,
-        column,
-        *lack_variance(np.eye(sweep.x.size) - hat, sweep, column),
-    )
+    return FittedSeries(replace(result, verdict=_verdict(result, line)), fit, index, column)
 
 
 def _candidate(fit: FittedLaw, index: int) -> Candidate:

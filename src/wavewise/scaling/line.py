@@ -54,8 +54,8 @@ def fit_line(sweep: Sweep, column: int) -> Line:
         slope_95 = linear_interval(slope, slope_weights, sweep, column)
     elif y.size >= 3:
         reason = "from the residuals: one clean step per size shows no scatter of its own"
-        floor_95 = _residual_interval(floor, floor_weights, residuals)
-        slope_95 = _residual_interval(slope, slope_weights, residuals)
+        floor_95 = regression_interval(floor, floor_weights, residuals, y.size - 2)
+        slope_95 = regression_interval(slope, slope_weights, residuals, y.size - 2)
     else:
         reason = "one clean step per size shows no scatter"
     distinguishable = None if slope_95 is None else not slope_95[0] <= 0.0 <= slope_95[1]
@@ -70,43 +70,51 @@ def fit_line(sweep: Sweep, column: int) -> Line:
     )
 
 
-def _residual_interval(estimate: float, weights: Floats, residuals: Floats) -> Interval:
-    """The textbook interval of a regression coefficient, all scatter taken from the residuals."""
-    dof = residuals.size - 2
-    half = student_975(dof) * math.sqrt(float((weights**2).sum() * (residuals**2).sum()) / dof)
-    return estimate - half, estimate + half
-
-
-def linear_interval(
-    estimate: float,
-    weights: Floats,
-    sweep: Sweep,
-    column: int,
-    lack_variance: float = 0.0,
-    lack_dof: float = 0.0,
-) -> Interval | None:
-    """95 % interval of a linear function of the medians.
+def linear_interval(estimate: float, weights: Floats, sweep: Sweep, column: int) -> Interval | None:
+    """95 % interval of a linear function of the medians, from the scatter of the steps.
 
     Args:
         estimate: weights @ medians.
         weights: [m].
         sweep: where the medians and their variances are.
         column: which quantity.
-        lack_variance: variance of each size about the model beyond its steps' scatter, 0 to leave it out.
-        lack_dof: degrees of freedom of `lack_variance`.
+
+    Returns:
+        None where no scatter is known.
     """
     if not sweep.has_scatter:
         return None
-    variance = sweep.variance[:, column]
-    contributions = weights**2 * variance
-    dof = combined_dof(contributions, sweep.dof)
-    total = float(contributions.sum())
-    if lack_variance > 0.0:
-        extra = float((weights**2).sum()) * lack_variance
-        dof = combined_dof(np.asarray([total, extra]), np.asarray([dof, lack_dof]))
-        total += extra
-    half = student_975(dof) * math.sqrt(total)
+    contributions = weights**2 * sweep.variance[:, column]
+    half = student_975(combined_dof(contributions, sweep.dof)) * math.sqrt(float(contributions.sum()))
     return estimate - half, estimate + half
+
+
+def regression_interval(
+    estimate: float, weights: Floats, residuals: Floats, dof: int, *, unseen: bool = False
+) -> Interval | None:
+    """The textbook 95 % interval of a regression: all that a law misses counts as scatter between sizes.
+
+    Args:
+        estimate: weights @ medians.
+        weights: [m].
+        residuals: [m] of the law.
+        dof: sizes less fitted coefficients.
+        unseen: whether `estimate` is for a size that departs from the law by itself, like the measured ones.
+
+    Returns:
+        None where nothing is left to judge the law by.
+    """
+    if dof < 1:
+        return None
+    variance = float((residuals**2).sum()) / dof * (float((weights**2).sum()) + float(unseen))
+    half = student_975(float(dof)) * math.sqrt(variance)
+    return estimate - half, estimate + half
+
+
+def wider(*intervals: Interval | None) -> Interval | None:
+    """The widest of the intervals that are there."""
+    known = [interval for interval in intervals if interval is not None]
+    return max(known, key=lambda interval: interval[1] - interval[0], default=None)
 
 
 def lack_of_fit(residual_operator: Floats, sweep: Sweep, column: int) -> tuple[float | None, float | None]:
@@ -138,17 +146,3 @@ def lack_of_fit(residual_operator: Floats, sweep: Sweep, column: int) -> tuple[f
     numerator_dof = trace**2 / float((spread * spread.T).sum())
     denominator_dof = combined_dof(diagonal, sweep.dof)
     return statistic, f_survival(statistic, numerator_dof, denominator_dof)
-
-
-def lack_variance(residual_operator: Floats, sweep: Sweep, column: int) -> tuple[float, float]:
-    """How far sizes lie from the model beyond their steps' scatter: (variance in ms2, degrees of freedom).
-
-    The moment estimate: what the residual sum of squares holds above its expectation under the model.
-    """
-    rank = float(np.trace(residual_operator))
-    variance = sweep.variance[:, column]
-    if rank < 0.5 or not sweep.has_scatter:
-        return 0.0, 0.0
-    residuals = residual_operator @ sweep.medians[:, column]
-    excess = float(residuals @ residuals) - float((np.diag(residual_operator) * variance).sum())
-    return max(0.0, excess / rank), rank

@@ -17,7 +17,7 @@ from wavewise.findings import (
     Unattributed,
 )
 from wavewise.scaling.fit import FittedSeries, Waves, fit_sweep
-from wavewise.scaling.line import Interval, linear_interval, without_noise
+from wavewise.scaling.line import Interval, linear_interval, regression_interval, wider, without_noise
 from wavewise.scaling.medians import Floats
 from wavewise.scaling.sweep import BUSY, SPAN, STEP, Sweep, sweep_of
 from wavewise.scaling.throughput import Asymptote, asymptote, host_share, tokens_per_request
@@ -143,11 +143,12 @@ class ScalingModel:
         return np.where(at < known.size, known[np.minimum(at, known.size - 1)], sizes)
 
     def _interval(self, series: FittedSeries, weights: Floats, value: float) -> Interval | None:
-        """Holds the model's lack of fit too, once for the fit and once for the unseen size itself."""
-        variance, dof = series.lack_variance, series.lack_dof
-        # The unseen size's own departure from the law enters as one more unit weight.
-        factor = 1.0 + 1.0 / float((weights**2).sum()) if variance > 0.0 else 1.0
-        return linear_interval(value, weights, self.sweep, series.column, variance * factor, dof)
+        """The wider of what the steps' scatter and what the law's misses allow."""
+        residuals = series.chosen.residuals[:, series.series]
+        return wider(
+            linear_interval(value, weights, self.sweep, series.column),
+            regression_interval(value, weights, residuals, series.dof, unseen=True),
+        )
 
     def _rate(self, batch_size: int, step_ms: float | None) -> float | None:
         if step_ms is None or self.tokens_per_request is None:

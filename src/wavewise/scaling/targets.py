@@ -196,7 +196,7 @@ def _smallest(model: ScalingModel, name: str, target: float) -> int | None:
     if model.tokens_per_request is None:
         return None
     sizes, values = model.over_range(name)
-    reached = sizes[1000.0 * sizes * model.tokens_per_request >= target * values]
+    reached = sizes[1000.0 * sizes * model.tokens_per_request >= (1.0 - 1e-9) * target * values]
     return int(reached[0]) if reached.size else None
 
 

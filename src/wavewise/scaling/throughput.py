@@ -7,7 +7,7 @@ import numpy as np
 
 from wavewise.findings import Fit, OperatingPoint
 from wavewise.scaling import laws
-from wavewise.scaling.line import Interval, lack_variance, line_weights, linear_interval
+from wavewise.scaling.line import Interval, line_weights, linear_interval, regression_interval, wider
 from wavewise.scaling.sweep import SPAN, STEP, Sweep
 
 HOST_SHARE_LIMIT = 0.5
@@ -85,10 +85,12 @@ def asymptote(
         return Asymptote(None, None, None, "the step does not grow with the batch size")
     if refusal is not None:
         return Asymptote(None, None, by_model, refusal)
-    floor_weights, slope_weights = line_weights(sweep.x)
-    hat = np.outer(np.ones_like(sweep.x), floor_weights) + np.outer(sweep.x, slope_weights)
-    variance, dof = lack_variance(np.eye(sweep.x.size) - hat, sweep, column)
-    interval = linear_interval(slope, slope_weights, sweep, column, variance, dof)
+    _, slope_weights = line_weights(sweep.x)
+    residuals = np.asarray(fit.line_residuals_ms)
+    interval = wider(
+        linear_interval(slope, slope_weights, sweep, column),
+        regression_interval(slope, slope_weights, residuals, residuals.size - 2),
+    )
     limits = None
     if interval is not None and interval[0] > 0.0:
         limits = (1000.0 * per_request / interval[1], 1000.0 * per_request / interval[0])

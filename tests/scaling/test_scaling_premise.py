@@ -1,0 +1,159 @@
+"""The premise check, and premises of an earlier analysis that no longer hold."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from scaling_points import mission, point
+
+from wavewise.findings import (
+    EventCounts,
+    Findings,
+    GpuRow,
+    Idle,
+    OperatingPoint,
+    Premise,
+    TraceFindings,
+)
+from wavewise.scaling import fit_scaling, premise
+
+
+def findings(points: Sequence[OperatingPoint], gpu: str = "NVIDIA H200", scale: bool = True) -> Findings:
+    trace = TraceFindings(
+        path="a.json",
+        source="kineto",
+        engine="vllm",
+        gpu=GpuRow(name=gpu, compute_capability="9.0", sm_count=132, spec="h200"),
+        events=EventCounts(read=0, kernels=0, memcpys=0, memsets=0, salvaged=False, warnings=()),
+        window_ns=0,
+        busy_ns=0,
+        sum_ns=0,
+        device=0,
+        rank=None,
+        idle=Idle(intra_replay_ns=0, intra_step_ns=0, step_boundary_ns=0, inter_burst_ns=0, unrecorded_ns=0),
+        steps=(),
+        decode=(),
+        kernels=(),
+    )
+    scaling = fit_scaling(points)[0] if scale else None
+    return Findings(traces=(trace,), operating_points=tuple(points), scaling=scaling)
+
+
+def check(points: Sequence[OperatingPoint], baseline: Findings | None = None) -> Premise:
+    scaling, reason = fit_scaling(points)
+    assert scaling is not None, reason
+    found = premise(scaling, points, baseline)
+    assert found is not None
+    return found
+
+
+def test_one_family_may_be_both() -> None:
+    points = [
+        point(b, {"moe_gemm": [2 + 0.1 * b] * 4, "norm": [0.1] * 4}, [3 + 0.1 * b] * 4) for b in (8, 16, 32)
+    ]
+    found = check(points)
+    assert not found.differ
+    assert "and the steepest" in found.headline
+
+
+def test_slopes_that_overlap_are_not_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    points = [
+        point(
+            b,
+            {
+                "moe_gemm": (5 + 0.010 * b + rng.normal(0, 1, 4)).tolist(),
+                "attention": (4 + 0.012 * b + rng.normal(0, 1, 4)).tolist(),
+            },
+            (10 + 0.5 * b + rng.normal(0, 0.01, 4)).tolist(),
+        )
+        for b in (8, 16, 32)
+    ]
+    found = check(points)
+    if found.share_family != found.slope_family:
+        assert not found.differ
+        assert "intervals overlap" in found.headline
+
+
+def test_a_flat_step_has_no_slope_to_name() -> None:
+    points = [point(b, {"moe_gemm": [2.0] * 4, "norm": [0.1] * 4}, [3.0] * 4) for b in (8, 16, 32)]
+    found = check(points)
+    assert found.slope_share is None
+    assert not found.differ
+    assert "no family carries a slope" in found.headline
+
+
+def test_unnamed_kernels_are_no_premise_but_are_counted() -> None:
+    """`other` is dearest and steepest here; the named families are compared, its slope printed beside."""
+    points = [
+        point(
+            b,
+            {"moe_gemm": [2.0] * 4, "attention": [1 + 0.1 * b] * 4, "other": [9 + 0.2 * b] * 4},
+            [20 + 0.3 * b] * 4,
+        )
+        for b in (8, 16, 32)
+    ]
+    found = check(points)
+    assert (found.share_family, found.slope_family) == (
+        "moe_gemm",
+        "attention",
+    ) or found.share_family != "other"
+    assert found.slope_family == "attention"
+    assert "0.20 ms per request" in found.sentences[0]
+    assert "in kernels that no rule names" in found.sentences[0]
+
+
+def test_no_named_family_no_premise() -> None:
+    points = [point(b, {"other": [1 + 0.1 * b] * 4}, [2 + 0.1 * b] * 4) for b in (8, 16)]
+    scaling, _ = fit_scaling(points)
+    assert scaling is not None
+    assert premise(scaling, points) is None
+
+
+def test_the_missions_revision() -> None:
+    """An old trace at batch 32 alone, then the sweep: the assumed culprit was a floor."""
+    found = check(mission((32, 80)), findings(mission((32,)), scale=True))
+    messages = " ".join(change.message for change in found.changes)
+    assert "The dearest family was `moe_gemm` at batch 32; at batch 80 it is `attention_split`." in messages
+    assert "knew no slope" in messages
+    assert found.baseline_reason is None
+
+
+def test_the_same_again_changes_nothing() -> None:
+    points = mission((32, 48, 80))
+    assert check(points, findings(points)).changes == ()
+
+
+def test_changed_slopes_and_laws_are_named() -> None:
+    before = mission((16, 32, 48, 80))
+
+    def sped_up(p: OperatingPoint) -> OperatingPoint:
+        families = {f: [v / 1e6 for v in values] for f, values in p.samples.families.items()}
+        families["attention_split"] = [v / 4 for v in families["attention_split"]]
+        saved = p.samples.families["attention_split"][0] / 1e6 * 3 / 4
+        return point(p.batch_size, families, [s / 1e6 - saved for s in p.samples.step_ns])
+
+    after = [sped_up(p) for p in before]
+    found = check(after, findings(before))
+    premises = {change.premise for change in found.changes}
+    assert {"slope of step", "slope of attention_split"} <= premises
+    assert "dearest family" in premises
+    step = next(c for c in found.changes if c.premise == "slope of step")
+    assert (step.before, step.now) == ("1.05 ms per request", "0.45 ms per request")
+
+
+def test_another_gpu_is_no_baseline() -> None:
+    points = mission((32, 80))
+    found = check(points, findings(mission((32, 80)), gpu="NVIDIA B200"))
+    assert found.changes == ()
+    assert found.baseline_reason is not None
+    assert "NVIDIA B200" in found.baseline_reason
+    empty = replace(findings(points), operating_points=(), scaling=None)
+    assert check(points, empty).baseline_reason == "the baseline has no clean decode steps"
+
+
+def test_share_of_busy_is_the_points_own() -> None:
+    found = check(mission((32, 80)))
+    assert found.share_of_step == pytest.approx(15.1 / 51.6, rel=1e-6)
+    assert found.share_of_busy == pytest.approx(15.1 / 28.2, rel=1e-6)
