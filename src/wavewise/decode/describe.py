@@ -72,7 +72,7 @@ def describe(
         times.append(figures)
         decode.append(decode_row(found, point, figures, family, context_length))
         kernels.extend(kernel_rows(found, point, _NAMES, family, spec))
-    kinds = Counter(found.operations.frame["kind"].cast(pl.String).to_list())
+    kinds = dict(found.operations.frame["kind"].value_counts().iter_rows())
     idle = found.idle
     return Described(
         findings=TraceFindings(
@@ -82,9 +82,9 @@ def describe(
             gpu=row,
             events=EventCounts(
                 read=trace.events_read,
-                kernels=kinds["kernel"],
-                memcpys=kinds["memcpy"],
-                memsets=kinds["memset"],
+                kernels=kinds.get("kernel", 0),
+                memcpys=kinds.get("memcpy", 0),
+                memsets=kinds.get("memset", 0),
                 salvaged=trace.salvaged,
                 warnings=warnings_of(trace, device, found),
             ),
@@ -170,13 +170,14 @@ def resolve_gpu(
 
 def _classify(found: Segmentation, rules: FamilyRules) -> np.ndarray:
     """Index into the families for each operation, decided once per distinct name and kind."""
-    frame = found.operations.frame
-    distinct = frame.select(pl.col("name").cast(pl.String), pl.col("kind").cast(pl.String)).unique()
-    families = rules.classify(distinct["name"].to_list(), distinct["kind"].to_list())
+    frame = found.operations.frame.select("name", "kind")
+    distinct = frame.unique()
+    families = rules.classify(
+        distinct["name"].cast(pl.String).to_list(), distinct["kind"].cast(pl.String).to_list()
+    )
     position = {name: i for i, name in enumerate(_NAMES)}
     table = distinct.with_columns(family=pl.Series([position[f] for f in families], dtype=pl.Int64))
-    keyed = frame.select(pl.col("name").cast(pl.String), pl.col("kind").cast(pl.String))
-    return keyed.join(table, on=["name", "kind"], how="left", maintain_order="left")["family"].to_numpy()
+    return frame.join(table, on=["name", "kind"], how="left", maintain_order="left")["family"].to_numpy()
 
 
 def _context_of(found: Segmentation) -> int | None:
@@ -201,7 +202,7 @@ def _unexplained(found: Segmentation, family: np.ndarray) -> tuple[tuple[str, fl
         return ()
     named = (
         pl.DataFrame(
-            {"name": operations.frame["name"].cast(pl.String).filter(pl.Series(mine)), "ns": length[mine]}
+            {"name": operations.frame["name"].filter(pl.Series(mine)).cast(pl.String), "ns": length[mine]}
         )
         .group_by("name")
         .agg(pl.col("ns").sum())

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from wavewise.decode.columns import group_ids
 from wavewise.decode.intervals import IntArray
 from wavewise.decode.inventory import Point
 from wavewise.decode.steps import Segmentation
@@ -44,8 +45,8 @@ def kernel_rows(
         operations.frame.select(*_KEY, "duration_ns", "recorded_occupancy")
         .with_columns(family=pl.Series(family), replayed=pl.Series(operations.replay >= 0))[point.owned]
         .with_columns(step=pl.Series(point.owned_ordinal))
-        .with_columns(row=pl.struct(*_KEY, "family").rank("dense") - 1)
     )
+    frame = frame.with_columns(row=pl.Series(group_ids(frame, [*_KEY, "family"])))
     rows = (
         frame.group_by("row")
         .agg(

@@ -13,14 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from wavewise.decode.columns import group_ids, name_flags
 from wavewise.decode.intervals import IntArray
 from wavewise.trace import Trace
 
 BEFORE_RECORDING = np.iinfo(np.int64).min
 """Launch time of an operation that was launched before the first recorded launch."""
 
-_GRAPH_LAUNCH = r"(?i)graphlaunch"
-_KERNEL_LAUNCH = r"(?i)^(cuda|cu|hip)(module|ext)*(launch)(cooperative)?kernel"
+_CALLS = {
+    "graph": r"(?i)graphlaunch",
+    "kernel": r"(?i)^(cuda|cu|hip)(module|ext)*(launch)(cooperative)?kernel",
+    "begins_capture": r"(?i)StreamBeginCapture",
+    "ends_capture": r"(?i)StreamEndCapture",
+}
+"""What a host call does, by its name in the CUDA runtime, the CUDA driver and HIP."""
 
 _SHAPE = ["name", "kind", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
 
@@ -90,7 +96,8 @@ class HostLaunches:
     """Host calls that matter for one device.
 
     Attributes:
-        calls: LAUNCH_SCHEMA rows with a correlation id, unique by it, with `graph` telling graph launches.
+        calls: LAUNCH_SCHEMA rows with a correlation id, unique by it, and a boolean column for each key of
+            `_CALLS`.
         lost_ns: int64, start of each kernel launch whose operation is not in the trace.
         threads: (pid, tid) that launched work of this device.
     """
@@ -102,11 +109,9 @@ class HostLaunches:
 
 def host_launches(trace: Trace, device: int) -> HostLaunches:
     """The launches that belong to `device`: those whose operations run there, and those that ran nothing."""
-    calls = (
-        trace.launches.filter(pl.col("correlation").is_not_null())
-        .unique("correlation", keep="first", maintain_order=True)
-        .with_columns(pl.col("name").cast(pl.String))
-        .with_columns(graph=pl.col("name").str.contains(_GRAPH_LAUNCH))
+    flagged = trace.launches.hstack(name_flags(trace.launches["name"], _CALLS))
+    calls = flagged.filter(pl.col("correlation").is_not_null()).unique(
+        "correlation", keep="first", maintain_order=True
     )
     of_device = pl.concat(
         [
@@ -119,10 +124,8 @@ def host_launches(trace: Trace, device: int) -> HostLaunches:
     ).unique()
     mine = calls.join(of_device, on="correlation", how="semi")
     threads = frozenset(mine.select("pid", "tid").unique().iter_rows())
-    orphans = calls.join(of_any, on="correlation", how="anti").filter(
-        pl.col("graph") | pl.col("name").str.contains(_KERNEL_LAUNCH)
-    )
-    orphans = _launched_for_real(orphans, mine, trace.launches)
+    orphans = calls.join(of_any, on="correlation", how="anti").filter(pl.col("graph") | pl.col("kernel"))
+    orphans = _launched_for_real(orphans, mine, flagged)
     if len(trace.device_ids()) > 1:
         on_my_threads = [tuple(at) in threads for at in orphans.select("pid", "tid").iter_rows()]
         orphans = orphans.filter(pl.Series(on_my_threads, dtype=pl.Boolean))
@@ -137,9 +140,8 @@ def _launched_for_real(orphans: pl.DataFrame, mine: pl.DataFrame, launches: pl.D
         return orphans
     keep = np.ones(orphans.height, dtype=bool)
     start = orphans["start_ns"].to_numpy()
-    names = launches["name"].cast(pl.String)
-    begins = launches.filter(names.str.contains(r"(?i)StreamBeginCapture"))["start_ns"].to_numpy()
-    ends = launches.filter(names.str.contains(r"(?i)StreamEndCapture"))["start_ns"].to_numpy()
+    begins = launches.filter("begins_capture")["start_ns"].to_numpy()
+    ends = launches.filter("ends_capture")["start_ns"].to_numpy()
     if len(begins):
         opened = np.searchsorted(begins, start, side="right")
         closed = np.searchsorted(ends, start, side="right")
@@ -181,7 +183,7 @@ def operations_of(trace: Trace, device: int, launches: HostLaunches) -> tuple[Op
             )
         ).alias("shared")
     )["shared"].to_numpy()
-    shape = frame.select(pl.struct(_SHAPE).rank("dense").alias("shape"))["shape"].to_numpy().astype(np.int64)
+    shape = group_ids(frame, _SHAPE)
     correlation = frame["correlation"].fill_null(-1).to_numpy()
     replays, replay = _replays(
         correlation,

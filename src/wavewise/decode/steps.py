@@ -215,7 +215,7 @@ def _kinds(frame: _Frame, replay_step: IntArray, replays: Replays, operations: O
     replayed = np.bincount(replay_step[replay_step >= 0], minlength=count) if count else np.zeros(0, int)
     if frame.source == "markers":
         return [facts.kind if facts else "unknown" for facts in frame.facts]
-    names = operations.frame["name"].cast(pl.String).unique()
+    names = operations.frame["name"].unique().cast(pl.String)
     training = bool(names.str.contains(_TRAINING).any())
     return [
         "decode" if replayed[i] and not training and not replays.bundled else "unknown" for i in range(count)
