@@ -28,6 +28,7 @@ class KernelConfig:
         warps: warps of the kernel (of its default partition, for Gluon).
         stages: pipeline stages (portable) or depth of the ring of KV tiles (hopper).
         max_registers: cap given to the compiler; None leaves it free.
+        depth: units of 32 raw rows in flight or being decoded (hopper only).
         gather_warps: warps that gather and decode (hopper only).
         gather_registers: registers a thread of theirs (hopper only).
         value_registers: registers a thread of the value warps (hopper only).
@@ -39,6 +40,7 @@ class KernelConfig:
     warps: int
     stages: int
     max_registers: int | None = None
+    depth: int = 0
     gather_warps: int = 0
     gather_registers: int = 0
     value_registers: int = 0
@@ -47,7 +49,7 @@ class KernelConfig:
     def id(self) -> str:
         """A name that tells shipped configurations apart: "portable-h16-t32-w8-s1"."""
         cap = "" if self.max_registers is None else f"-r{self.max_registers}"
-        gather = f"-g{self.gather_warps}" if self.gather_warps else ""
+        gather = f"-d{self.depth}-g{self.gather_warps}" if self.gather_warps else ""
         return f"{self.kernel}-h{self.block_h}-t{self.block_t}-w{self.warps}-s{self.stages}{gather}{cap}"
 
     @property

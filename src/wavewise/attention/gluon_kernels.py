@@ -87,57 +87,67 @@ def _length(lengths, b, bound, GIVEN: gl.constexpr):
 
 
 @gluon.jit
-def _fetch_indices(i, hi, scopes, ring, T: gl.constexpr, NWP: gl.constexpr):
-    """Start copying the indices of tile i to the ring; its slot keeps what it held where i is past the end."""
+def _scope_of(i, scopes):
+    """Of the scope that tile i belongs to: cache, indices, length, page size, page stride, and i's place in it."""
     (
         cache_a, cache_e, index_a, index_e, length_a, length_e,
         page_a, page_e, stride_a, stride_e, tiles_a,
     ) = scopes  # fmt: skip
     extra = i >= tiles_a
-    pointer = index_e if extra else index_a
+    cache = cache_e if extra else cache_a
+    index = index_e if extra else index_a
     length = gl.where(extra, length_e, length_a)
-    t = gl.where(extra, i - tiles_a, i) * T + gl.arange(0, T, gl.BlockedLayout([1], [32], [NWP], [0]))
-    async_copy.async_copy_global_to_shared(ring.index(i % 4), pointer + t, mask=(t < length) & (i < hi))
-    async_copy.commit_group()
-
-
-@gluon.jit
-def _take_indices(i, hi, scopes, ring, T: gl.constexpr, layout: gl.constexpr):
-    """The indices of tile i, and which of them are keys."""
-    (
-        cache_a, cache_e, index_a, index_e, length_a, length_e,
-        page_a, page_e, stride_a, stride_e, tiles_a,
-    ) = scopes  # fmt: skip
-    extra = i >= tiles_a
-    length = gl.where(extra, length_e, length_a)
-    t = gl.where(extra, i - tiles_a, i) * T + gl.arange(0, T, layout)
-    index = ring.index(i % 4).load(layout)
-    valid = (index >= 0) & (t < length) & (i < hi)
-    return gl.where(valid, index, 0), valid
-
-
-@gluon.jit
-def _row_pointers(i, index, scopes):
-    (
-        cache_a, cache_e, index_a, index_e, length_a, length_e,
-        page_a, page_e, stride_a, stride_e, tiles_a,
-    ) = scopes
-    extra = i >= tiles_a
-    base = cache_e if extra else cache_a
     page_size = gl.where(extra, page_e, page_a)
     stride = gl.where(extra, stride_e, stride_a)
-    page = index // page_size
-    offset = index - page * page_size
-    start = page.to(gl.int64) * stride
-    data = gl.multiple_of(start + offset * 576, 16)
-    scale = gl.multiple_of(start + page_size * 576 + offset * 8, 8)
-    return (base + data).to(gl.pointer_type(gl.int32)), (base + scale).to(gl.pointer_type(gl.int32))
+    return cache, index, length, page_size, stride, gl.where(extra, i - tiles_a, i)
 
 
 @gluon.jit
-def _gather_piece(rows, valid, first: gl.constexpr, W: gl.constexpr, layout: gl.constexpr):
-    column = gl.arange(0, W, gl.SliceLayout(0, layout))
-    return gl.load(rows[:, None] + (first + column)[None, :], mask=valid[:, None] & (column >= 0)[None, :], other=0)
+def _fetch_indices(i, hi, half: gl.constexpr, scopes, slot, T: gl.constexpr, NWP: gl.constexpr):
+    """Start copying the 32 indices of unit `half` of tile i to `slot`; zeros where there are none."""
+    _, pointer, length, _, _, place = _scope_of(i, scopes)
+    t = place * T + half * 32 + gl.arange(0, 32, gl.BlockedLayout([1], [32], [NWP], [0]))
+    async_copy.async_copy_global_to_shared(slot, pointer + t, mask=(t < length) & (i < hi))
+
+
+@gluon.jit
+def _fetch_rows(
+    i, hi, half: gl.constexpr, scopes, indices, bias, R0, R1, R2, R3, RS,
+    T: gl.constexpr, NWP: gl.constexpr, SHIFT: gl.constexpr,
+):  # fmt: skip
+    """Start copying the 32 rows that `indices` names, and say in `bias` which of them are keys.
+
+    Rows that are no keys arrive as zeros, whatever the cache holds in their place.
+    """
+    L: gl.constexpr = gl.BlockedLayout([1, 4], [8, 4], [NWP, 1], [1, 0])
+    R: gl.constexpr = gl.SliceLayout(1, L)
+    cache, _, length, page_size, stride, place = _scope_of(i, scopes)
+    index = indices.load(R)
+    t = place * T + half * 32 + gl.arange(0, 32, R)
+    valid = (index >= 0) & (t < length) & (i < hi)
+    bias.store(gl.where(valid, 0.0, float("-inf")))
+    index = gl.where(valid, index, 0)
+    if SHIFT:
+        # Page sizes that are powers of two arrive as their logarithms.
+        page = index >> page_size
+        offset = index - (page << page_size)
+        scales_at = (1 << page_size) * 576
+    else:
+        page = index // page_size
+        offset = index - page * page_size
+        scales_at = page_size * 576
+    start = page.to(gl.int64) * stride
+    rows = (cache + gl.multiple_of(start + offset * 576, 16)).to(gl.pointer_type(gl.int32))
+    scales = (cache + gl.multiple_of(start + scales_at + offset * 8, 8)).to(gl.pointer_type(gl.int64))
+    w0 = gl.arange(0, 64, gl.SliceLayout(0, L))
+    w1 = gl.arange(0, 32, gl.SliceLayout(0, L))
+    w2 = gl.arange(0, 16, gl.SliceLayout(0, L))
+    mask = valid[:, None]
+    async_copy.async_copy_global_to_shared(R0, rows[:, None] + w0[None, :], mask=mask)
+    async_copy.async_copy_global_to_shared(R1, rows[:, None] + (64 + w1)[None, :], mask=mask)
+    async_copy.async_copy_global_to_shared(R2, rows[:, None] + (96 + w2)[None, :], mask=mask)
+    async_copy.async_copy_global_to_shared(R3, rows[:, None] + (112 + w1)[None, :], mask=mask)
+    async_copy.async_copy_global_to_shared(RS, scales, mask=valid)
 
 
 @gluon.jit
@@ -151,48 +161,62 @@ def _beside(left, right, layout: gl.constexpr):
 
 @gluon.jit
 def _gather(
-    scopes, lo, hi, ring, K0, K1, bias, full, empty, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr
-):
+    scopes, lo, hi, indices, R0, R1, R2, R3, RS, K0, K1, bias, full, empty,
+    T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr, DEPTH: gl.constexpr, SHIFT: gl.constexpr,
+):  # fmt: skip
+    # A unit is 32 rows. Its indices are fetched 2 (DEPTH - 1) units ahead of its decode, its rows DEPTH - 1 ahead,
+    # by asynchronous copies that are waited for in order. (Loads to registers would not do: the compiler gives
+    # all loads that a loop carries one scoreboard, so waiting for the oldest waits for the youngest as well.)
     # Four threads own one row: 64 bytes of codes, one scale group, is 16 bytes a thread; decoded, 32. A quarter
     # warp then writes 16-byte pieces of two neighbouring rows, which the 128-byte swizzle puts in all 32 banks.
     L: gl.constexpr = gl.BlockedLayout([1, 4], [8, 4], [NWP, 1], [1, 0])
     W: gl.constexpr = gl.BlockedLayout([1, 8], [8, 4], [NWP, 1], [1, 0])
-    R: gl.constexpr = gl.SliceLayout(1, L)
-    RW: gl.constexpr = gl.SliceLayout(1, W)
-    # Indices come through shared memory: the compiler gives all loads that a loop carries in registers one
-    # scoreboard, so waiting for a tile's indices would wait for the rows of the tile before it as well.
-    _fetch_indices(lo, hi, scopes, ring, T, NWP)
-    _fetch_indices(lo + 1, hi, scopes, ring, T, NWP)
-    async_copy.wait_group(1)
-    index, valid = _take_indices(lo, hi, scopes, ring, T, R)
-    rows, scale_rows = _row_pointers(lo, index, scopes)
-    s0 = gl.load(scale_rows, mask=valid, other=0)
-    s1 = gl.load(scale_rows + 1, mask=valid, other=0)
-    x0 = _gather_piece(rows, valid, 0, 64, L)
-    x1 = _gather_piece(rows, valid, 64, 32, L)
-    x2 = _gather_piece(rows, valid, 96, 16, L)
-    rope = _gather_piece(gl.convert_layout(rows, RW), gl.convert_layout(valid, RW), 112, 32, W)
+    UNITS: gl.constexpr = T // 32
+    AHEAD: gl.constexpr = DEPTH - 1
+    for v in gl.static_range(2 * AHEAD):
+        _fetch_indices(lo + v // UNITS, hi, v % UNITS, scopes, indices.index(v % 8), T, NWP)
+        async_copy.commit_group()
+    async_copy.wait_group(AHEAD)
+    for v in gl.static_range(AHEAD):
+        _fetch_rows(
+            lo + v // UNITS, hi, v % UNITS, scopes, indices.index(v % 8), bias.index(v),
+            R0.index(v), R1.index(v), R2.index(v), R3.index(v), RS.index(v), T, NWP, SHIFT,
+        )  # fmt: skip
+        async_copy.commit_group()
     for i in range(lo, hi):
-        slot = (i - lo) % NB
-        # Rows and scales are fetched one tile ahead of the decode, indices two.
-        _fetch_indices(i + 2, hi, scopes, ring, T, NWP)
-        async_copy.wait_group(1)
-        index, next_valid = _take_indices(i + 1, hi, scopes, ring, T, R)
-        rows, scale_rows = _row_pointers(i + 1, index, scopes)
-        mbarrier.wait(empty.index(slot), (((i - lo) // NB) & 1) ^ 1)
-        bias.index(slot).store(gl.where(valid, 0.0, float("-inf")))
-        valid = next_valid
-        tail = _beside(_decode_chunks(x2, s1, 2, L), rope, W)
-        K1.index(slot).store(_beside(_decode_chunks(x1, s1, 0, L), tail, W))
-        s1 = gl.load(scale_rows + 1, mask=valid, other=0)
-        x1 = _gather_piece(rows, valid, 64, 32, L)
-        x2 = _gather_piece(rows, valid, 96, 16, L)
-        rope = _gather_piece(gl.convert_layout(rows, RW), gl.convert_layout(valid, RW), 112, 32, W)
-        K0.index(slot).store(_decode_chunks(x0, s0, 0, L))
-        s0 = gl.load(scale_rows, mask=valid, other=0)
-        x0 = _gather_piece(rows, valid, 0, 64, L)
+        j = i - lo
+        slot = j % NB
+        for half in gl.static_range(UNITS):
+            u = j * UNITS + half
+            async_copy.wait_group(AHEAD - 1)
+            coming = u + AHEAD
+            iv = i + (half + AHEAD) // UNITS
+            at = coming % DEPTH
+            _fetch_rows(
+                iv, hi, (half + AHEAD) % UNITS, scopes, indices.index(coming % 8), bias.index(coming % (8 * UNITS)),
+                R0.index(at), R1.index(at), R2.index(at), R3.index(at), RS.index(at), T, NWP, SHIFT,
+            )  # fmt: skip
+            iw = i + (half + 2 * AHEAD) // UNITS
+            _fetch_indices(iw, hi, (half + 2 * AHEAD) % UNITS, scopes, indices.index((u + 2 * AHEAD) % 8), T, NWP)
+            async_copy.commit_group()
+            raw = u % DEPTH
+            s = RS.index(raw).load(gl.SliceLayout(1, L))
+            s0 = s.to(gl.int32)
+            s1 = (s >> 32).to(gl.int32)
+            x0 = R0.index(raw).load(L)
+            x1 = R1.index(raw).load(L)
+            x2 = R2.index(raw).load(L)
+            rope = R3.index(raw).load(W)
+            tail = _beside(_decode_chunks(x2, s1, 2, L), rope, W)
+            k1 = _beside(_decode_chunks(x1, s1, 0, L), tail, W)
+            k0 = _decode_chunks(x0, s0, 0, L)
+            if half == 0:
+                mbarrier.wait(empty.index(slot), ((j // NB) & 1) ^ 1)
+            K1.index(slot).slice(half * 32, 32, dim=0).store(k1)
+            K0.index(slot).slice(half * 32, 32, dim=0).store(k0)
         fence_async_shared()
         mbarrier.arrive(full.index(slot), count=1)
+    async_copy.wait_group(0)
 
 
 @gluon.jit
@@ -211,10 +235,10 @@ def _store_half(out, strides, n, split, o, staging, first: gl.constexpr, h0):
 
 
 @gluon.jit
-def _publish_weights(S, m, l, j, slot, scale_log2, bias, P, factor, p_full, p_empty):
+def _publish_weights(S, m, l, j, scale_log2, bias, P, factor, p_full, p_empty):
     """One step of the online softmax over tile j; its weights and rescale factor go to the value warps."""
     LS: gl.constexpr = S.type.layout
-    S = S * scale_log2 + bias.index(slot).load(gl.SliceLayout(0, LS))[None, :]
+    S = S * scale_log2 + bias.index(j % 8).load(gl.SliceLayout(0, LS))[None, :]
     m_new = gl.maximum(m, gl.max(S, 1))
     m_safe = gl.where(m_new == float("-inf"), 0.0, m_new)
     alpha = gl.exp2(m - m_safe)
@@ -259,7 +283,7 @@ def _score(
     for j in range(0, hi - lo - 1):
         slot = j % NB
         following = (j + 1) % NB
-        m, l, alpha, weights = _publish_weights(S, m, l, j, slot, scale_log2, bias, P, factor, p_full, p_empty)
+        m, l, alpha, weights = _publish_weights(S, m, l, j, scale_log2, bias, P, factor, p_full, p_empty)
         o = o * gl.convert_layout(alpha, MO)[:, None]
         o = warpgroup_mma(gl.convert_layout(weights, LP), K0.index(slot), o, is_async=True)
         mbarrier.wait(full.index(following), ((j + 1) // NB) & 1)
@@ -268,7 +292,7 @@ def _score(
         o, S = warpgroup_mma_wait(0, [o, S])
         mbarrier.arrive(empty.index(slot), count=1)
     j = hi - lo - 1
-    m, l, alpha, weights = _publish_weights(S, m, l, j, j % NB, scale_log2, bias, P, factor, p_full, p_empty)
+    m, l, alpha, weights = _publish_weights(S, m, l, j, scale_log2, bias, P, factor, p_full, p_empty)
     o = o * gl.convert_layout(alpha, MO)[:, None]
     o = warpgroup_mma(gl.convert_layout(weights, LP), K0.index(j % NB), o, is_async=True)
     o = warpgroup_mma_wait(0, [o])
@@ -320,7 +344,7 @@ def split_hopper(
     lse_stride_n, lse_stride_s, lse_stride_h, splits,
     HAS_LENGTH_A: gl.constexpr, HAS_LENGTH_E: gl.constexpr, HAS_SINK: gl.constexpr,
     SINGLE: gl.constexpr, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr, VN: gl.constexpr,
-    VALUE_REGISTERS: gl.constexpr, GATHER_REGISTERS: gl.constexpr, PDL: gl.constexpr,
+    DEPTH: gl.constexpr, SHIFT: gl.constexpr, VALUE_REGISTERS: gl.constexpr, GATHER_REGISTERS: gl.constexpr, PDL: gl.constexpr,
 ):
     h0 = gl.program_id(0) * 64
     split = gl.program_id(1)
@@ -357,14 +381,20 @@ def split_hopper(
         SP: gl.constexpr = gl.NVMMASharedLayout(2 * T, 16, 2)
         S32: gl.constexpr = gl.NVMMASharedLayout(128, 32, 2)
         S1: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+        S2: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 1, [1, 0])
         Q0 = gl.allocate_shared_memory(gl.bfloat16, [64, 256], SL)
         Q1 = gl.allocate_shared_memory(gl.bfloat16, [64, 256], SL)
         K0 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
         K1 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
         P = gl.allocate_shared_memory(gl.bfloat16, [2, 64, T], SP)
-        bias = gl.allocate_shared_memory(gl.float32, [NB, T], S1)
+        bias = gl.allocate_shared_memory(gl.float32, [8, T], S1)
         factor = gl.allocate_shared_memory(gl.float32, [2, 64], S1)
-        ring = gl.allocate_shared_memory(gl.int32, [4, T], S1)
+        indices = gl.allocate_shared_memory(gl.int32, [8, 32], S1)
+        R0 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 64], S2)
+        R1 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], S2)
+        R2 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 16], S2)
+        R3 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], S2)
+        RS = gl.allocate_shared_memory(gl.int64, [DEPTH, 32], S1)
         full = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
         empty = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
         p_full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
@@ -398,9 +428,10 @@ def split_hopper(
                 (
                     _gather,
                     (
-                        scopes, lo, hi, ring,
+                        scopes, lo, hi, indices, R0, R1, R2, R3, RS,
                         _view(K0, gl.int32, [NB, T, 128], S32), _view(K1, gl.int32, [NB, T, 128], S32),
-                        bias, full, empty, T, NB, NWP,
+                        _view(bias, gl.float32, [8 * (T // 32), 32], S1), full, empty,
+                        T, NB, NWP, DEPTH, SHIFT,
                     ),
                 ),
             ],
@@ -434,7 +465,7 @@ def _attend_narrow(
         S = warpgroup_mma(K0.index(slot), Q0.permute((1, 0)), zero, use_acc=False, is_async=True)
         S = warpgroup_mma(K1.index(slot), Q1.permute((1, 0)), S, is_async=True)
         S = warpgroup_mma_wait(0, [S])
-        S = S * scale_log2 + bias.index(slot).load(gl.SliceLayout(1, LS))[:, None]
+        S = S * scale_log2 + bias.index(j % 8).load(gl.SliceLayout(1, LS))[:, None]
         m_new = gl.maximum(m, gl.max(S, 0))
         m_safe = gl.where(m_new == float("-inf"), 0.0, m_new)
         alpha = gl.exp2(m - m_safe)
@@ -474,7 +505,7 @@ def split_hopper_narrow(
     lse_stride_n, lse_stride_s, lse_stride_h, splits,
     HAS_LENGTH_A: gl.constexpr, HAS_LENGTH_E: gl.constexpr, HAS_SINK: gl.constexpr,
     SINGLE: gl.constexpr, BLOCK_H: gl.constexpr, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr,
-    GATHER_REGISTERS: gl.constexpr, PDL: gl.constexpr,
+    DEPTH: gl.constexpr, SHIFT: gl.constexpr, GATHER_REGISTERS: gl.constexpr, PDL: gl.constexpr,
 ):  # fmt: skip
     """For 8, 16 or 32 heads: the KV tile stands on the M side of both products, so no row is padding."""
     h0 = gl.program_id(0) * BLOCK_H
@@ -501,13 +532,19 @@ def split_hopper_narrow(
     SP: gl.constexpr = gl.NVMMASharedLayout(2 * BLOCK_H if BLOCK_H > 8 else 0, 16, 2)
     S32: gl.constexpr = gl.NVMMASharedLayout(128, 32, 2)
     S1: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    S2: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 1, [1, 0])
     Q0 = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, 256], SL)
     Q1 = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, 256], SL)
     K0 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
     K1 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
     P = gl.allocate_shared_memory(gl.bfloat16, [T, BLOCK_H], SP)
-    bias = gl.allocate_shared_memory(gl.float32, [NB, T], S1)
-    ring = gl.allocate_shared_memory(gl.int32, [4, T], S1)
+    bias = gl.allocate_shared_memory(gl.float32, [8, T], S1)
+    indices = gl.allocate_shared_memory(gl.int32, [8, 32], S1)
+    R0 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 64], S2)
+    R1 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], S2)
+    R2 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 16], S2)
+    R3 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], S2)
+    RS = gl.allocate_shared_memory(gl.int64, [DEPTH, 32], S1)
     full = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
     for s in gl.static_range(NB):
@@ -526,9 +563,10 @@ def split_hopper_narrow(
             (
                 _gather,
                 (
-                    scopes, lo, hi, ring,
+                    scopes, lo, hi, indices, R0, R1, R2, R3, RS,
                     _view(K0, gl.int32, [NB, T, 128], S32), _view(K1, gl.int32, [NB, T, 128], S32),
-                    bias, full, empty, T, NB, NWP,
+                    _view(bias, gl.float32, [8 * (T // 32), 32], S1), full, empty,
+                        T, NB, NWP, DEPTH, SHIFT,
                 ),
             ),
         ],

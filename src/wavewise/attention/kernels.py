@@ -188,34 +188,47 @@ def split_portable(
 @triton.jit
 def combine(
     partial, partial_lse, sink, out, lse_out, out_stride_n, out_stride_h, lse_stride_n, lse_stride_h,
-    splits, H: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr, HAS_SINK: tl.constexpr, PDL: tl.constexpr,
+    H: tl.constexpr, SPLITS: tl.constexpr, BLOCK_S: tl.constexpr, HAS_SINK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Merge the partials of one (head, query) and apply the sink, once; grid (H, N, 512 / BLOCK_D).
+    """Merge the partials of one (head, query) and apply the sink, once; grid (H, N).
 
-    `partial` [N, splits, H, 512] and `partial_lse` [N, splits, H] (base 2) are contiguous. A split that saw no
-    key has lse -inf: its values are never read.
+    `partial` [N, SPLITS, H, 512] and `partial_lse` [N, SPLITS, H] (base 2) are contiguous; BLOCK_S is SPLITS
+    rounded up. Two warps hold a row of 512 between them, so a thread sums its splits alone, and no load waits
+    for another: the kernel lasts little more than one trip to the L2. A split that saw no key has lse -inf;
+    what its values hold is read but never used.
     """
     h = tl.program_id(0)
     n = tl.program_id(1).to(tl.int64)
-    d = tl.program_id(2) * BLOCK_D + tl.arange(0, BLOCK_D)
-    s = tl.arange(0, BLOCK_S)
+    d = tl.arange(0, 512)
+    if HAS_SINK:
+        sink_log2 = tl.load(sink + h) * LOG2E
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
-    rows = (n * splits + s) * H + h
-    parts = tl.load(partial_lse + rows, mask=s < splits, other=float("-inf"))
-    m = tl.max(parts, 0)
+    first = n * (SPLITS * H) + h
+    s = tl.arange(0, BLOCK_S)
+    rows = first + tl.minimum(s, SPLITS - 1) * H
+    values = tl.load(partial + rows[:, None] * 512 + d[None, :])
+    # Without this barrier the compiler puts each load off to its use, behind the wait for every lse.
+    tl.debug_barrier()
+    m = float("-inf")
+    for i in tl.static_range(SPLITS):
+        m = tl.maximum(m, tl.load(partial_lse + first + i * H))
     m_safe = tl.where(m == float("-inf"), 0.0, m)
-    weights = tl.exp2(parts - m_safe)
-    total = tl.sum(weights, 0)
-    values = tl.load(partial + rows[:, None] * 512 + d[None, :], mask=(weights > 0)[:, None], other=0.0)
-    merged = tl.sum(values.to(tl.float32) * weights[:, None], 0)
+    total = 0.0
+    weights = tl.zeros([BLOCK_S], tl.float32)
+    for i in tl.static_range(SPLITS):
+        weight = tl.exp2(tl.load(partial_lse + first + i * H) - m_safe)
+        total += weight
+        weights = tl.where(s == i, weight, weights)
+    weighted = values.to(tl.float32) * weights[:, None]
+    merged = tl.sum(tl.where((weights > 0)[:, None], weighted, 0.0), 0)
     lse = tl.where(total > 0, m_safe + tl.log2(total), float("-inf"))
     factor = tl.where(total > 0, 1.0 / total, 0.0)
     if HAS_SINK:
-        factor = factor * tl.where(total > 0, 1.0 / (1.0 + tl.exp2(tl.load(sink + h) * LOG2E - lse)), 0.0)
+        factor = factor * tl.where(total > 0, 1.0 / (1.0 + tl.exp2(sink_log2 - lse)), 0.0)
     tl.store(out + n * out_stride_n + h * out_stride_h + d, (merged * factor).to(out.dtype.element_ty))
-    tl.store(lse_out + n * lse_stride_n + h * lse_stride_h, lse * LN2, mask=tl.program_id(2) == 0)
+    tl.store(lse_out + n * lse_stride_n + h * lse_stride_h, lse * LN2)
 
 
 @triton.jit

@@ -10,6 +10,10 @@ from wavewise.attention import kernels
 from wavewise.attention.configurations import KernelConfig
 
 LOG2E = 1.4426950408889634
+_PAGE_SIZES = slice(14, 16)
+"""Where `_arguments` puts the two page sizes."""
+COMBINE_WARPS = 2
+"""64 threads of 8 values: one 16-byte load a thread and split."""
 
 
 def interpreted() -> bool:
@@ -124,8 +128,13 @@ def launch_split(
         return
     from wavewise.attention import gluon_kernels
 
-    ring = {"T": config.block_t, "NB": config.stages, "NWP": config.gather_warps}
-    ring["GATHER_REGISTERS"] = config.gather_registers
+    # A page size that is a power of two arrives as its logarithm: a shift is far off a division's latency.
+    sizes = arguments[_PAGE_SIZES]
+    shift = all(size & (size - 1) == 0 for size in sizes)
+    if shift:
+        arguments[_PAGE_SIZES] = [size.bit_length() - 1 for size in sizes]
+    ring = {"T": config.block_t, "NB": config.stages, "NWP": config.gather_warps, "SHIFT": shift}
+    ring |= {"DEPTH": config.depth, "GATHER_REGISTERS": config.gather_registers}
     if config.kernel == "hopper":
         value = {"VN": 256, "VALUE_REGISTERS": config.value_registers}
         gluon_kernels.split_hopper[grid](*arguments, **flags, **ring, **value, **options)
@@ -142,12 +151,10 @@ def launch_combine(
     out: torch.Tensor,
     lse: torch.Tensor,
     pdl: bool,
-    block_d: int = 512,
 ) -> None:
     """Merge partials [N, splits, H, 512] (contiguous) into out [N, H, 512] and lse [N, H]; the sink goes in here."""
-    splits = partial.shape[1]
-    options: dict[str, Any] = {} if interpreted() else {"num_warps": 4, "launch_pdl": pdl}
-    kernels.combine[(problem.heads, problem.queries, 512 // block_d)](
+    options: dict[str, Any] = {} if interpreted() else {"num_warps": COMBINE_WARPS, "launch_pdl": pdl}
+    kernels.combine[(problem.heads, problem.queries)](
         partial,
         partial_lse,
         lse if problem.sink is None else problem.sink,
@@ -157,10 +164,9 @@ def launch_combine(
         out.stride(1),
         lse.stride(0),
         lse.stride(1),
-        splits,
         H=problem.heads,
-        BLOCK_S=triton.next_power_of_2(splits),
-        BLOCK_D=block_d,
+        SPLITS=partial.shape[1],
+        BLOCK_S=triton.next_power_of_2(partial.shape[1]),
         HAS_SINK=problem.sink is not None,
         PDL=pdl,
         **options,
