@@ -189,7 +189,7 @@ def _problem(
         lost = whole - sum(len(trace.operations) for trace in traces)
         if not cut and lost > 12 * places:
             return f"lost {lost} of {whole} operations to {places} places ({[w.code for w in traces[0].warnings]})"
-        if lost and not any(trace.warnings for trace in traces) and lost > places:
+        if lost and not any(trace.warnings for trace in traces) and lost > 2 * places:
             return f"lost {lost} operations without a word"
     if answers[0] != answers[1]:
         return "another answer for the same bytes"

@@ -14,6 +14,7 @@ from trace_samples import (
     HEADER,
     LAYOUTS,
     Number,
+    codes,
     event,
     expected,
     kernel,

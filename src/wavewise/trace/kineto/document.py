@@ -103,9 +103,12 @@ def _assemble(
         elif result.start < result.end:
             again = again or open_text(path, limits)
             salvager = salvager or Salvager(tables, limits.event_bytes)
-            pieces = list(salvager.feed(again.at(result.start, result.end - result.start)))
-            following = results[position + 1] if position + 1 < len(results) else None
-            if following is None or following.rows is not None:
+            following = next((other for other in results[position + 1 :] if other.start < other.end), None)
+            joined = following is not None and following.rows is None
+            # Up to the next one's start, if that is in doubt, too: what lies between may be part of an event.
+            end = following.start if following is not None and joined and not result.endless else result.end
+            pieces = list(salvager.feed(again.at(result.start, end - result.start)))
+            if not joined:
                 pieces += salvager.finish(end_of_file=following is None)
                 salvager = None
         for piece in pieces:

@@ -27,6 +27,7 @@ class BlockResult(msgspec.Struct, gc=False):
         start, end: its stretch of the text.
         rows: None where only salvage can help.
         last: whether it is the last one.
+        endless: whether its end was not found within the limit.
         rung: what read it.
         tail: the text behind the list of events, in the last block.
     """
@@ -37,14 +38,16 @@ class BlockResult(msgspec.Struct, gc=False):
     rows: Rows | None = None
     tail: bytes | None = None
     last: bool = False
+    endless: bool = False
     rung: str = "salvage"
 
 
 def read_block(block: Block, layout: Layout, tables: Tables) -> BlockResult:
     """Climbs down the ladder until a rung holds; `rows` is None where none does."""
     result = BlockResult(
-        block.index, block.start, block.start + block.stretch.hi - block.stretch.lo, last=block.last
-    )
+        block.index, block.start, block.start + block.stretch.hi - block.stretch.lo,
+        last=block.last, endless=block.endless,
+    )  # fmt: skip
     if block.endless:
         return result
     if layout.lines:

@@ -27,7 +27,8 @@ _END = re.compile(
 )
 _LIST_END = re.compile(rb'\]\s*(?=,\s*"|\}|\[|\{|\Z)')
 _DOCUMENT_END = re.compile(rb"\}(?=\s*(?:[\{\[]|\Z))")
-_TRIES = 6  # ends tried for one event: a list of objects among its arguments can look like events
+_TRIES = 64  # ends tried for one event: a list of objects among its arguments can look like events
+_REPAIRS = 4  # of these, tried once more after mending
 _INNER_TRIES = 64  # closing braces within one event tried as its end
 _FIELD = {
     name: re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*"|-?[\d.]+)' % name)
@@ -122,29 +123,28 @@ class Salvager:
         empty = _EMPTY.match(text, start)
         if empty:
             return empty.end()
+        ends: list[int] = []
         end = start
-        first_end = 0
-        for _ in range(_TRIES):
-            found = _END.search(text, end)
-            if found is None or (found.end() == len(text) and not final):
-                break
+        while len(ends) < _TRIES and (found := _END.search(text, end)) is not None:
             end = found.end()
-            first_end = first_end or end
             if self._accept(text[start:end]):
                 return end
-        return self._past_damage(start, first_end)
+            ends.append(end)
+        if len(ends) < _TRIES and not final:
+            return start  # its end may be in the text to come
+        for end in ends[:_REPAIRS]:
+            if self._accept(text[start:end], mend=True):
+                return end
+        return self._past_damage(start, ends[0] if ends else 0)
 
-    def _accept(self, piece: bytes) -> bool:
+    def _accept(self, piece: bytes, *, mend: bool = False) -> bool:
+        notes = Notes()
         try:
-            self._builder.add(decode_event(piece))
+            event = decode_event(repair(piece, notes) if mend else piece)
         except UNREADABLE:
-            notes = Notes()
-            try:
-                event = decode_event(repair(piece, notes))
-            except UNREADABLE:
-                return False
-            self._builder.notes.update(notes)
-            self._builder.add(event)
+            return False
+        self._builder.notes.update(notes)
+        self._builder.add(event)
         self._builder.events += 1
         return True
 
@@ -162,7 +162,7 @@ class Salvager:
             end = text.find(b"}", end, first_end - 1) + 1
             if not end:
                 break
-            if self._accept(text[start:end]):
+            if self._accept(text[start:end], mend=True):
                 return end
         if self._without_foreign_lines(text[start:first_end]):
             return first_end
@@ -175,7 +175,7 @@ class Salvager:
         """Tries the event without those of its lines that do not look like its own."""
         lines = piece.split(b"\n")
         own = [line for line in lines if not line or line[:1] in b' \t\r"{}[]']
-        if 0 < len(lines) - len(own) <= 64 and self._accept(b"\n".join(own)):
+        if 0 < len(lines) - len(own) <= 64 and self._accept(b"\n".join(own), mend=True):
             self._builder.notes.add("foreign_line_removed", len(lines) - len(own))
             return True
         return False

@@ -141,6 +141,7 @@ class _Part(msgspec.Struct, array_like=True):
     end: int
     tail: bytes | None
     last: bool
+    endless: bool
     rung: str
     rows: int | None
     events: int
@@ -238,7 +239,7 @@ class _Helper:
 def _part(result: BlockResult) -> _Part:
     rows = result.rows
     return _Part(
-        result.index, result.start, result.end, result.tail, result.last, result.rung,
+        result.index, result.start, result.end, result.tail, result.last, result.endless, result.rung,
         None if rows is None else len(rows), 0 if rows is None else rows.events,
         {} if rows is None else dict(rows.notes), () if rows is None else rows.malformed,
     )  # fmt: skip
@@ -252,7 +253,9 @@ def _results(parts: list[_Part], columns: dict[str, Column]) -> Iterator[BlockRe
             own = {name: column[at : at + part.rows] for name, column in columns.items()}
             rows = Rows(**own, events=part.events, notes=Notes(part.notes), malformed=part.malformed)
             at += part.rows
-        yield BlockResult(part.index, part.start, part.end, rows, part.tail, part.last, part.rung)
+        yield BlockResult(
+            part.index, part.start, part.end, rows, part.tail, part.last, part.endless, part.rung
+        )
 
 
 def _renumbered(values: Sequence[T], interner: Interner[T]) -> Column:
