@@ -328,7 +328,7 @@ def levers() -> tuple[Lever, ...]:
     return (
         Lever(id="reuse-schedule", title="Compute the attention schedule once per step", risk="low",
               family="attention_schedule", batch_size=80, predicted_saving_us_per_step=238.0,
-              basis="272 us in 8 launches, 7 of which repeat the first", verdict_in_ledger=None,
+              basis="272 us in 8 launches, 7 of which repeat the first", verdict_in_ledger=None, confidence="high",
               evidence="get_mla_metadata_kernel runs 8 times per step"),
         Lever(id="expert-parallel", title="Expert parallelism", risk="high", family="moe_gemm", batch_size=80,
               predicted_saving_us_per_step=None, basis="needs a second GPU", verdict_in_ledger="contradicted",

@@ -10,6 +10,7 @@ from wavewise.report import (
     fill_text,
     idle_text,
     kernels_text,
+    levers_text,
     quality_text,
     scaling_text,
     steps_text,
@@ -23,6 +24,7 @@ SUBJECTS = (
     idle_text,
     scaling_text,
     ceilings_text,
+    levers_text,
     fill_text,
     kernels_text,
     steps_text,
@@ -90,6 +92,7 @@ def summary(findings: Findings) -> tuple[str, ...]:
     missing = no_decode(findings) if any(trace.decode for trace in findings.traces) else ()
     return (
         *scaling_text.headlines(findings),
+        *levers_text.headlines(findings),
         *helper_sentences(findings),
         *fill_text.headlines(findings),
         *idle_text.stall_sentences(findings),

@@ -27,7 +27,7 @@ def sections(findings: Findings) -> tuple[Section, ...]:
     tables = [
         t for t in (_ranking(saving), _bases(saving), _idle(levers), _open(levers), _ledger(levers)) if t
     ]
-    return (Section("levers", "Which lever to pull next", sentences, tuple(tables)),)
+    return (Section("levers", "Which lever to pull next", sentences, tuple(tables), ("levers",)),)
 
 
 def headlines(findings: Findings) -> tuple[str, ...]:
@@ -152,7 +152,8 @@ def _bases(saving: list[Lever]) -> Table | None:
         "How each saving was computed, and on what evidence",
         (Column("lever"), Column("basis"), Column("evidence", essential=False)),
         tuple((Cell(lever.id), Cell(lever.basis), Cell(lever.evidence)) for lever in saving),
-        brief=0,
+        brief=20,
+        detail=True,
     )
 
 

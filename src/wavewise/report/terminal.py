@@ -71,7 +71,7 @@ def _laid_out(text: str) -> str:
 
 
 def _section(pen: Console, section: Section) -> None:
-    tables = [table for table in section.tables if not table.detail]
+    tables = [table for table in section.tables if not table.detail and table.rows and table.brief]
     if not section.sentences and not tables:
         return
     pen.print()
@@ -121,7 +121,7 @@ def _widths(table: Table, rows: tuple[tuple[Cell, ...], ...], width: int) -> dic
     floors: dict[int, int] = {}
     for index, column in enumerate(table.columns):
         title = max((len(word) for word in column.title.split()), default=1)  # headings wrap at spaces
-        needs[index] = max(title, *(len(plain(row[index].text)) for row in rows))
+        needs[index] = max([title, *(len(plain(row[index].text)) for row in rows)])
         names = any(cell.text.startswith("`") for cell in (row[index] for row in rows))
         narrowest = max(title, NARROWEST_NAME if names else NARROWEST_TEXT)
         floors[index] = needs[index] if column.right else min(needs[index], narrowest)

@@ -20,7 +20,9 @@
       tooltip: { theme: "custom" },
     });
     views.set(plot.dataset.chart, view);
+    if (chart.zoom) chart.whole = view.scale("x").domain();
     // The container carries the description; the drawing below it would repeat every mark to a screen reader.
+    plot.setAttribute("role", "img");
     plot.querySelector("svg")?.setAttribute("aria-hidden", "true");
     plot.dataset.drawn = "true";
   }
@@ -55,15 +57,16 @@
 
   function move(name, act) {
     const view = views.get(name);
-    const signal = data.charts[name].zoom;
     if (!view) return;
+    const { zoom, whole } = data.charts[name];
     let [from, to] = view.scale("x").domain();
     const width = to - from;
     if (act === "in") [from, to] = [from + width / 4, to - width / 4];
     if (act === "out") [from, to] = [from - width / 2, to + width / 2];
     if (act === "left") [from, to] = [from - width / 3, to - width / 3];
     if (act === "right") [from, to] = [from + width / 3, to + width / 3];
-    view.signal(signal, act === "all" ? null : [from, to]).runAsync();
+    if (act === "all" || to - from > whole[1] - whole[0]) [from, to] = whole;
+    view.signal(zoom, [from, to]).runAsync();
   }
 
   // --- tables -------------------------------------------------------------------------------------------
@@ -111,11 +114,14 @@
   // --- explanations -------------------------------------------------------------------------------------
   const tip = document.getElementById("tip");
 
+  let explained = null;
+
   function explain(target) {
-    const text = target.dataset.tip ?? data.terms[target.dataset.term];
-    if (!text) return;
+    const text = target?.dataset.tip ?? data.terms[target?.dataset.term];
+    explained = text ? target : null;
+    tip.hidden = !explained;
+    if (!explained) return;
     tip.textContent = text;
-    tip.hidden = false;
     const anchor = target.getBoundingClientRect();
     const box = tip.getBoundingClientRect();
     const left = Math.max(8, Math.min(anchor.left, innerWidth - box.width - 8));
@@ -128,12 +134,11 @@
   for (const name of ["pointerover", "focusin"]) {
     document.addEventListener(name, (event) => {
       const target = event.target.closest?.("[data-tip], [data-term]");
-      if (target) explain(target);
-      else tip.hidden = true;
+      explain(target);
     });
   }
-  addEventListener("keydown", (event) => event.key === "Escape" && (tip.hidden = true));
-  addEventListener("scroll", () => (tip.hidden = true), { passive: true, capture: true });
+  addEventListener("keydown", (event) => event.key === "Escape" && explain(null));
+  addEventListener("scroll", () => explain(explained), { passive: true, capture: true });
 
   // --- paper --------------------------------------------------------------------------------------------
   const closed = [];

@@ -49,7 +49,7 @@ def render_page(report: Report, drawn: Mapping[str, Picture], *, version: str, s
     # Every refusal stands open, else the most severe note: the verdict has to stay on the first screen.
     opening = max(1, sum(note.startswith("Stop:") for note in report.notes))
     template = _environment().get_template("page.html.j2")
-    return template.render(
+    text = template.render(
         report=report,
         version=version,
         schema=schema,
@@ -64,6 +64,7 @@ def render_page(report: Report, drawn: Mapping[str, Picture], *, version: str, s
         runtime=Markup(_runtime() if drawn else ""),
         data=Markup(_data(drawn)),
     )
+    return text.lstrip()
 
 
 def _placed(report: Report, drawn: Mapping[str, Picture], first: str | None) -> dict[str, list[str]]:
