@@ -6,6 +6,7 @@ The tests compare them with SciPy to ten digits.
 """
 
 import math
+from functools import lru_cache
 
 _TINY = 1e-300
 _MAX_TERMS = 500
@@ -70,6 +71,7 @@ def f_survival(statistic: float, numerator_dof: float, denominator_dof: float) -
     return incomplete_beta(denominator_dof / 2.0, numerator_dof / 2.0, above)
 
 
+@lru_cache(maxsize=4096)
 def student_975(dof: float) -> float:
     """97.5 % quantile of Student's t: the half-width of a 95 % interval in standard errors.
 

@@ -16,6 +16,12 @@ from wavewise.units import format_ns
 FREE_CONSTANTS_FROM = 5
 """Sizes from which a constant of a law may be fitted: fewer cannot tell it from the coefficients."""
 
+LACK_LIMIT = 0.10
+"""A model that misses a measured size by this share of the range or more predicts nothing (the contract)."""
+
+FLAT_LIMIT = 0.03
+"""... unless it misses every size by less than this share of the smallest: then nothing grows."""
+
 Waves = Mapping[str, Mapping[int, float]]
 """Family -> batch size -> waves of its dearest kernel, from the launches."""
 
@@ -26,12 +32,14 @@ class FittedSeries:
 
     Attributes:
         series: index of the quantity within `chosen`; column: within the sweep.
+        predicts: whether the law may say anything of sizes that were not measured.
     """
 
     fit: Fit
     chosen: FittedLaw
     series: int
     column: int
+    predicts: bool
 
     @property
     def dof(self) -> int:
@@ -146,7 +154,33 @@ def _series(
         reference={key: _reference(ref, column, sweep) for key, ref in references.items()},
         points=_points(sweep, column),
     )
-    return FittedSeries(replace(result, verdict=_verdict(result, line)), fit, index, column)
+    verdict = _verdict(result, line)
+    return FittedSeries(replace(result, verdict=verdict), fit, index, column, _trustworthy(result))
+
+
+def _trustworthy(fit: Fit) -> bool:
+    """Whether the chosen model may predict: it misses no size by 10 % of the range, or by 3 % of its time.
+
+    The second holds for what hardly grows: there the range is all scatter.
+    """
+    least = min(point.value_ms for point in fit.points)
+    return lack(fit) < LACK_LIMIT or (fit.max_abs_residual_ms or 0.0) < FLAT_LIMIT * least
+
+
+def lack(fit: Fit) -> float:
+    """Largest miss of the chosen model as a share of the medians' range."""
+    return _share(fit, fit.max_abs_residual_ms)
+
+
+def line_lack(fit: Fit) -> float:
+    """Largest miss of the straight line as a share of the medians' range."""
+    return _share(fit, fit.line_max_abs_residual_ms)
+
+
+def _share(fit: Fit, residual: float | None) -> float:
+    values = [point.value_ms for point in fit.points]
+    spread = max(values) - min(values)
+    return 0.0 if not residual or spread <= 0.0 else residual / spread
 
 
 def _candidate(fit: FittedLaw, index: int) -> Candidate:

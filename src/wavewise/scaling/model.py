@@ -16,17 +16,11 @@ from wavewise.findings import (
     Throughput,
     Unattributed,
 )
-from wavewise.scaling.fit import FittedSeries, Waves, fit_sweep
+from wavewise.scaling.fit import LACK_LIMIT, FittedSeries, Waves, fit_sweep, lack, line_lack
 from wavewise.scaling.line import Interval, linear_interval, regression_interval, wider, without_noise
 from wavewise.scaling.medians import Floats
 from wavewise.scaling.sweep import BUSY, SPAN, STEP, Sweep, sweep_of
 from wavewise.scaling.throughput import Asymptote, asymptote, host_share, tokens_per_request
-
-LACK_LIMIT = 0.10
-"""A model that misses a measured size by this share of the range or more predicts nothing (the contract)."""
-
-FLAT_LIMIT = 0.03
-"""... unless it misses every size by less than this share of the smallest: then nothing grows."""
 
 DRAWN_SIZES = 48
 """Sizes at which a curve is computed for drawing: closer than a reader can see."""
@@ -105,7 +99,7 @@ class ScalingModel:
         if series is None:
             return sizes[:0], np.empty(0)
         values = np.full(sizes.size, np.nan)
-        if trustworthy(series.fit):
+        if series.predicts:
             x = sizes.astype(np.float64)
             hat = series.chosen.hat(series.series, self.sweep, x, self._buckets(x))
             values = hat @ self.sweep.medians[:, series.column]
@@ -124,7 +118,7 @@ class ScalingModel:
             weights[at[0]] = 1.0
             value = float(self.sweep.medians[at[0], series.column])
             return value, linear_interval(value, weights, self.sweep, series.column), None
-        if not trustworthy(series.fit):
+        if not series.predicts:
             missed = 100 * lack(series.fit)
             return None, None, f"the {name}'s best model misses measured sizes by {missed:.0f} % of the range"
         x = np.asarray([float(batch_size)])
@@ -160,31 +154,6 @@ class ScalingModel:
             return None
         low, high = self._rate(batch_size, step_95[1]), self._rate(batch_size, step_95[0])
         return None if low is None or high is None else (low, high)
-
-
-def trustworthy(fit: Fit) -> bool:
-    """Whether the chosen model may predict: it misses no size by 10 % of the range, or by 3 % of its time.
-
-    The second holds for what hardly grows: there the range is all scatter.
-    """
-    least = min(point.value_ms for point in fit.points)
-    return lack(fit) < LACK_LIMIT or (fit.max_abs_residual_ms or 0.0) < FLAT_LIMIT * least
-
-
-def lack(fit: Fit) -> float:
-    """Largest miss of the chosen model as a share of the medians' range."""
-    return _share(fit, fit.max_abs_residual_ms)
-
-
-def line_lack(fit: Fit) -> float:
-    """Largest miss of the straight line as a share of the medians' range."""
-    return _share(fit, fit.line_max_abs_residual_ms)
-
-
-def _share(fit: Fit, residual: float | None) -> float:
-    values = [point.value_ms for point in fit.points]
-    spread = max(values) - min(values)
-    return 0.0 if not residual or spread <= 0.0 else residual / spread
 
 
 def _refusal(batch_size: int, reason: str) -> Prediction:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wavewise.findings import Ceiling, LatencyTarget, OperatingPoint, Prediction, ThroughputTarget
-from wavewise.scaling.model import ScalingModel, trustworthy
+from wavewise.scaling.model import ScalingModel
 from wavewise.scaling.sweep import RESOLUTION_MS, SPAN, STEP
 from wavewise.units import format_ns, significant
 
@@ -31,7 +31,7 @@ def latency_target(model: ScalingModel, target_ms: float) -> LatencyTarget:
         sure_batch_size=sure,
         measured_batch_size=max(met, default=None),
         at_least=at_least,
-        basis=good.basis if good else ("model" if trustworthy(step) else "measured"),
+        basis=good.basis if good else ("model" if model.fitted[STEP].predicts else "measured"),
         step_ms=good.step_ms if good else None,
         tokens_per_s=good.tokens_per_s if good else None,
         if_host_free_batch_size=free_size,
