@@ -9,7 +9,7 @@ from wavewise.levers.sweep.documents import Block
 from wavewise.levers.sweep.judge import Context, Found
 from wavewise.levers.sweep.mentions import Mention, find_mentions
 from wavewise.levers.sweep.rules import Rules
-from wavewise.levers.sweep.sentences import sentences
+from wavewise.levers.sweep.sentences import parentheses, sentences
 
 _HEAD = re.compile(r"[^.;]{0,40}?(?:[:—–]|\s-{1,2}\s)")
 """What follows the lever that a list member is headed by: a few words, then a colon or dash."""
@@ -149,7 +149,11 @@ def _enumerated(sentence: str, mentions: Sequence[Mention], start: int, rules: R
     """Levers that follow one another as an enumeration of at least two after `start`; brackets are passed over."""
     members: list[Mention] = []
     runs: list[list[Mention]] = []
-    for mention in (m for m in mentions if m.start >= start and m.role == "subject"):
+    named = [m for m in mentions if m.start >= start and m.role == "subject"]
+    holes = parentheses(sentence)
+    outside = [m for m in named if not any(hole.holds(m.start) for hole in holes)]
+    # Names in brackets are aliases or comments, unless the brackets hold the enumeration itself.
+    for mention in outside if len({m.lever for m in outside}) > 1 else named:
         if members and not _joined(sentence, members[-1], mention, rules):
             runs.append(members)
             members = []

@@ -15,6 +15,10 @@ from wavewise.levers.sweep.rules import Cue, Rules
 from wavewise.levers.sweep.sentences import Clause, Span, clauses, parentheses
 
 POSITIVE = frozenset({"works", "promising"})
+FACTUAL = frozenset({"fact", "infinitive"})
+
+_EMPHATIC = re.compile(r"\b(?:did|does|do)\W*$", re.I)
+"""What makes an infinitive a fact: "it did help"."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def judge(text: str, mentions: Sequence[Mention], context: Context, rules: Rules
             # "If it were free ... that yields 60 tok/s": the supposition goes on where no word of the past ends it.
             supposed = context.supposed and not inside and not rules.modality["past"].search(words)
             stop = blanket or ("hypothetical: follows from a supposition" if supposed else None)
-            found += [_found(lever, hit, words, clause.start, text, rules, stop) for lever in levers]
+            found += [_found(lever, hit, words, clause, text, rules, stop) for lever in levers]
         found = _estimated(found, clause, rules)
         if inside:
             subjects = [m.lever for m in inside if m.role == "subject"]
@@ -87,7 +91,7 @@ def judge(text: str, mentions: Sequence[Mention], context: Context, rules: Rules
         owners = _owner(hole, mentions, holes, text)
         words = hole.of(text)
         for hit in _hits(words, rules):
-            found += [_found(lever, hit, words, hole.start, text, rules, blanket) for lever in owners]
+            found += [_found(lever, hit, words, hole, text, rules, blanket) for lever in owners]
     return _with_pairs(found, text, mentions, holes, rules, blanket)
 
 
@@ -168,18 +172,21 @@ def _owner(hole: Span, mentions: Sequence[Mention], holes: Sequence[Span], text:
 
 
 def _found(
-    lever: str, hit: _Hit, words: str, offset: int, text: str, rules: Rules, blanket: str | None
+    lever: str, hit: _Hit, words: str, span: Span, text: str, rules: Rules, blanket: str | None
 ) -> Found:
     verdict, why = _reading(hit, words, rules)
     if blanket is not None:
         verdict, why = None, blanket
-    figure = figure_near(text, offset + hit.start, offset + hit.end) if verdict else None
+    offset = span.start
+    # What stands in brackets has its figure there; a clause may have it in the brackets behind it.
+    where = text if isinstance(span, Clause) else " " * offset + words
+    figure = figure_near(where, offset + hit.start, offset + hit.end) if verdict else None
     cause = bool(rules.modality["cause"].match(words.strip()))
     return Found(
         lever,
         verdict,
         hit.cue.kind,
-        hit.cue.strength + (figure is not None and hit.cue.kind == "fact" and hit.cue.verdict != "rejected"),
+        hit.cue.strength + (figure is not None and hit.cue.kind in FACTUAL and hit.cue.verdict != "rejected"),
         words[hit.start : hit.end].strip(),
         offset + hit.start,
         why,
@@ -200,7 +207,7 @@ def _reading(hit: _Hit, words: str, rules: Rules) -> tuple[str | None, str | Non
         return None, "conditional"
     if modality["superseded"].search(words):
         return None, "superseded: how it was at first"
-    if modality["hedge" if cue.kind == "fact" else "hedge_estimate"].search(near):
+    if modality["hedge" if cue.kind in FACTUAL else "hedge_estimate"].search(near):
         return None, "hedged"
     if cue.kind == "estimate" and modality["on_paper"].search(words):
         return None, "hedged"
@@ -212,31 +219,18 @@ def _reading(hit: _Hit, words: str, rules: Rules) -> tuple[str | None, str | Non
     if negated:
         if modality["merit"].search(near):
             return None, "not about speed"
-        if cue.negated != "drop" and cue.kind == "fact" and not modality["hypothetical"].search(before):
+        if cue.negated != "drop" and cue.kind in FACTUAL and not modality["hypothetical"].search(before):
             return cue.negated, None
         return None, "negated"
     hypothetical = modality["hypothetical"].search(before)
     limited = modality["limiting"].search(words[max(0, hit.start - 25) : hit.end])
-    if cue.kind == "fact":
+    if cue.kind == "infinitive" and not _EMPHATIC.search(before):
+        return None, "no finite verb"
+    if cue.kind in FACTUAL:
         if hypothetical is not None:
             return None, f"hypothetical: {hypothetical.group().strip()!r}"
         if cue.verdict == "works" and limited:
             return None, "limited: hardly a gain"
-        if (
-            cue.verdict == "works"
-            and cue.negated != "drop"
-            and re.fullmatch(
-                r"(?:help|improve|pay off|matter|.*up|make a difference|move the needle)",
-                words[hit.start : hit.end],
-                re.I,
-            )
-        ):
-            # The bare infinitive is a fact only under "did".
-            return (
-                ("works", None)
-                if re.search(r"\b(?:did|does|do)\W*$", before, re.I)
-                else (None, "no finite verb")
-            )
         return cue.verdict, None
     if limited:
         return None, "limited: hardly a gain"
@@ -323,7 +317,7 @@ def settle(found: Iterable[Found]) -> dict[str, Found]:
         by_lever.setdefault(one.lever, []).append(one)
     for lever, all_of in by_lever.items():
         said = [f for f in all_of if f.verdict is not None]
-        facts = [f for f in said if f.kind == "fact"]
+        facts = [f for f in said if f.kind in FACTUAL]
         main = [f for f in facts if not f.cause] or facts
         if len({f.verdict in POSITIVE for f in main}) > 1:
             outcome[lever] = replace(main[0], verdict=None, why_not="says two opposite things")

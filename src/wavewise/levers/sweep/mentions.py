@@ -37,7 +37,10 @@ def find_mentions(text: str, catalogue: Catalogue, rules: Rules) -> list[Mention
 
 def _with_role(mention: Mention, text: str, rules: Rules) -> Mention:
     before = text[: mention.start]
-    if rules.shape["contrast"].search(before):
+    taken_away = rules.shape["removed_before"].search(before) or rules.shape["removed_after"].match(
+        text[mention.end :]
+    )
+    if taken_away or rules.shape["contrast"].search(before):
         return Mention(mention.lever, mention.start, mention.end, "contrast")
     if rules.shape["scenery"].search(before):
         return Mention(mention.lever, mention.start, mention.end, "scenery")

@@ -22,7 +22,8 @@ class Cue:
     """Words that carry a verdict.
 
     Attributes:
-        kind: "fact" (it happened) or "estimate" (it may).
+        kind: "fact" (it happened), "infinitive" (a fact under "did", and its denial under "did not") or
+            "estimate" (it may).
         strength: the strongest cue of a sentence wins.
         negated: what the cue says under a negation: "drop" (nothing), or another verdict.
         negative: the pattern brings its own negation ("no gain").
@@ -108,7 +109,7 @@ def _compile(tables: dict[str, Any]) -> Rules:
 
     cues: list[Cue] = []
     for table in msgspec.convert(tables["cue"], list[_CueTable]):
-        if table.verdict not in VERDICTS or table.kind not in ("fact", "estimate"):
+        if table.verdict not in VERDICTS or table.kind not in ("fact", "infinitive", "estimate"):
             raise ValueError(f"unknown verdict or kind in {table.verdict!r}, {table.kind!r}")
         cues += [
             Cue(table.verdict, table.kind, table.strength, compiled(p), table.negated) for p in table.patterns

@@ -11,7 +11,7 @@ _END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s|$)")
 _CLAUSE = re.compile(
     r"""\s*(?:;|:(?=\s)|\s[—–]\s|—|\s--?\s|\s(?:->|→|=>)\s(?=[A-Za-z]))\s*
     |,?\s+(?=(?:but|yet|however|although|though|whereas|because|since|so\ that|until|unless)\b)
-    |,\s+(?=(?:and|so|which|while|where|as|then|or|even)\b)
+    |,\s+(?=(?:nothing|none|zero|and|so|which|while|where|as|then|or|even)\b)
     |\s+(?=(?:due\ to|thanks\ to|after|once|even\ if|if)\b)""",
     re.X | re.I,
 )

@@ -13,11 +13,20 @@ from wavewise.levers.sweep.figures import figure_near
 from wavewise.levers.sweep.findings import Passage, Swept
 from wavewise.levers.sweep.index import SentenceIndex
 from wavewise.levers.sweep.judge import Found, judge, settle
-from wavewise.levers.sweep.mentions import find_mentions
+from wavewise.levers.sweep.mentions import Mention, find_mentions
 from wavewise.levers.sweep.rules import Rules, load_rules
 from wavewise.levers.sweep.sentences import Span, sentences
 
-_QUOTE = 400
+_QUOTE = 300
+"""Characters of a quotation."""
+
+
+@dataclass(frozen=True)
+class _About:
+    """What a document is about, None where it does not say."""
+
+    model: str | None
+    gpu: str | None
 
 
 @dataclass(frozen=True)
@@ -92,17 +101,17 @@ def _place(documents: Sequence[Document], row: _Sentence) -> str:
 
 def _sweep_document(document: Document, named: set[int], catalogue: Catalogue, rules: Rules) -> list[Passage]:
     """Passages of one document; blocks that name no lever count where a heading gives them a topic."""
-    main = _main_model(document, rules)
+    about = _about_document(document, rules)
     found: list[Passage] = []
     for number, block in enumerate(document.blocks):
         around = heading_context(block, catalogue, rules)
         if number in named or around.topic is not None:
-            found += _sweep_block(document.name, block, around, catalogue, rules, main)
+            found += _sweep_block(document.name, block, around, catalogue, rules, about)
     return found
 
 
 def _sweep_block(
-    name: str, block: Block, around: BlockContext, catalogue: Catalogue, rules: Rules, main: str | None
+    name: str, block: Block, around: BlockContext, catalogue: Catalogue, rules: Rules, about: _About
 ) -> list[Passage]:
     passages: list[Passage] = []
     text = block.text.replace("'", "’")
@@ -118,23 +127,39 @@ def _sweep_block(
             settled = around.labelled(sentence, mentions, settled, rules)
             around = around.after(sentence, mentions, settled, rules)
         passages += [
-            _passage(name, block, span, lever, settled.get(lever), rules, main)
+            _passage(name, block, span, _place_of(lever, settled, mentions), settled.get(lever), rules, about)
             for lever in dict.fromkeys((*settled, *(m.lever for m in mentions)))
         ]
     return passages
 
 
+def _place_of(lever: str, settled: dict[str, Found], mentions: Sequence[Mention]) -> tuple[str, int]:
+    """The lever, and where it is last named before its cue."""
+    cue = settled[lever].position if lever in settled else 0
+    named = [m.start for m in mentions if m.lever == lever]
+    return lever, max((start for start in named if start <= cue), default=min(named, default=cue))
+
+
 def _passage(
-    name: str, block: Block, span: Span, lever: str, found: Found | None, rules: Rules, main: str | None
+    name: str,
+    block: Block,
+    span: Span,
+    named: tuple[str, int],
+    found: Found | None,
+    rules: Rules,
+    about: _About,
 ) -> Passage:
+    lever, position = named
     quote = block.text[span.start : span.end]
     if found is not None and found.kind == "label":
         found = replace(
             found, figure=figure_near(quote, found.position, found.position + 1, reach=len(quote))
         )
     models = [m.group() for m in rules.models.finditer(quote)]
-    other = next((m for m in models if rules.model(m) != main), None) if main is not None else None
+    other = next((m for m in models if rules.model(m) != about.model), None) if about.model else None
     gpu = rules.gpus.search(quote)
+    if found is not None and found.verdict is not None and _other_gpu(quote, about.gpu, rules):
+        found = replace(found, verdict=None, why_not="another GPU than the document's")
     verdict = found.verdict if found is not None else None
     return Passage(
         lever=lever,
@@ -142,7 +167,7 @@ def _passage(
         line=block.line_at(span.start) if block.commit is None and block.page is None else None,
         page=block.page,
         commit=block.commit,
-        quote=_shorten(quote, found.position if found is not None else 0),
+        quote=_shorten(quote, position),
         verdict=verdict,
         ground=_ground(found, quote, rules) if verdict is not None else None,
         cue=found.cue if found is not None and found.cue else None,
@@ -170,18 +195,29 @@ def _ground(found: Found | None, quote: str, rules: Rules) -> str | None:
 
 
 def _shorten(quote: str, position: int) -> str:
-    """The sentence, cut around the cue where it is very long."""
+    """The sentence; where it is very long, from the lever's name on, cut at words."""
     if len(quote) <= _QUOTE:
         return quote.strip()
-    start = max(0, min(position - _QUOTE // 2, len(quote) - _QUOTE))
+    start = max(0, min(position, len(quote) - _QUOTE // 2))
     cut = quote[start : start + _QUOTE].strip()
-    return f"{'... ' if start else ''}{cut}{' ...' if start + _QUOTE < len(quote) else ''}"
+    if start + _QUOTE < len(quote):
+        cut = f"{cut.rsplit(' ', 1)[0]} ..."
+    return f"... {cut}" if start else cut
 
 
-def _main_model(document: Document, rules: Rules) -> str | None:
-    """The model that the document is about: the one named first, in its title or opening."""
-    for block in document.blocks:
-        match = rules.models.search(block.text)
-        if match is not None:
-            return rules.model(match.group())
-    return None
+def _about_document(document: Document, rules: Rules) -> _About:
+    """The model and the GPU that the document is about: those named first, in its title or opening."""
+    model = _first(document, rules.models)
+    gpu = _first(document, rules.gpus)
+    return _About(None if model is None else rules.model(model), gpu)
+
+
+def _first(document: Document, pattern: re.Pattern[str]) -> str | None:
+    found = (pattern.search(block.text) for block in document.blocks)
+    return next((match.group() for match in found if match is not None), None)
+
+
+def _other_gpu(quote: str, gpu: str | None, rules: Rules) -> bool:
+    """Whether a sentence names GPUs, and only others than the document's."""
+    named = {match.group().lower() for match in rules.gpus.finditer(quote)}
+    return gpu is not None and bool(named) and gpu.lower() not in named
