@@ -1,5 +1,7 @@
 """The catalogue: finding, matching, overriding, and devices that are not in it."""
 
+import dataclasses
+
 import pytest
 
 from wavewise.errors import InputError, UsageError
@@ -121,3 +123,121 @@ def test_an_unreadable_file_is_an_input_error(tmp_path):
     broken.write_text("[[gpus")
     with pytest.raises(InputError, match="not TOML"):
         catalogue(broken)
+
+
+ISSUED = (
+    "v100 t4 a100-40gb a100-80gb a10 a40 a6000 rtx-3090 l4 l40s rtx-4090 rtx-6000-ada h100-sxm h100-pcie h100-nvl "
+    "h200 gh200 b200 b300 rtx-5090 rtx-pro-6000 gb10 mi300x mi325x mi355x"
+)
+
+
+def test_every_promised_gpu_is_there_once():
+    ids = [spec.id for spec in catalogue()]
+    assert set(ISSUED.split()) <= set(ids)
+    assert len(ids) == len(set(ids))
+    names = [name for spec in catalogue() for name in (spec.name, *spec.aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("spec", catalogue(), ids=lambda spec: spec.id)
+def test_every_figure_has_a_source_and_every_gap_a_note(spec):
+    about = {"id", "name", "vendor", "aliases", "features", "sources", "notes", "compute_capability"}
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if field.name in about:
+            continue
+        if value:
+            assert len(spec.sources.get(field.name, "")) > 10, field.name
+    board = ("sm_count", "memory_bytes", "memory_bytes_per_s", "power_limit_w")
+    if any(getattr(spec, name) is None for name in board) or not spec.tensor_flops:
+        assert spec.notes
+
+
+@pytest.mark.parametrize("spec", catalogue(), ids=lambda spec: spec.id)
+def test_figures_hang_together(spec):
+    if spec.max_warps_per_sm is not None:
+        assert spec.max_warps_per_sm * spec.warp_size == spec.max_threads_per_sm
+    if spec.vendor == "nvidia":
+        assert spec.shared_memory_per_cta + spec.shared_memory_reserved_per_cta == spec.shared_memory_per_sm
+        assert spec.shared_memory_per_sm % spec.shared_memory_allocation_unit == 0
+        assert spec.barriers_per_sm % spec.max_ctas_per_sm == 0
+    rates = spec.tensor_flops
+    for half, whole in (("tf32", "bf16"), ("bf16", "fp8"), ("fp8", "fp4")):
+        if half in rates and whole in rates:
+            assert rates[whole] / rates[half] == pytest.approx(2, rel=0.05)
+    assert all(f"{precision}_mma" in spec.features for precision in rates)
+
+
+# CUDA Programming Guide, appendix Compute Capabilities, technical specifications: threads and warps and CTAs per
+# SM, shared memory per SM and per CTA in KB. Registers are 64 K per SM and per CTA, 255 per thread throughout.
+GUIDE = {
+    "7.0": (2048, 64, 32, 96, 96),
+    "7.5": (1024, 32, 16, 64, 64),
+    "8.0": (2048, 64, 32, 164, 163),
+    "8.6": (1536, 48, 16, 100, 99),
+    "8.9": (1536, 48, 24, 100, 99),
+    "9.0": (2048, 64, 32, 228, 227),
+    "10.0": (2048, 64, 32, 228, 227),
+    "10.3": (2048, 64, 32, 228, 227),
+    "12.0": (1536, 48, 24, 100, 99),
+    "12.1": (1536, 48, 24, 100, 99),
+}
+
+
+@pytest.mark.parametrize("capability", GUIDE)
+def test_architectures_agree_with_the_programming_guide(capability):
+    spec = catalogue().from_figures(compute_capability=capability, warp_size=32)
+    threads, warps, ctas, shared_sm, shared_cta = GUIDE[capability]
+    assert (spec.max_threads_per_sm, spec.max_warps_per_sm, spec.max_ctas_per_sm) == (threads, warps, ctas)
+    assert (spec.shared_memory_per_sm, spec.shared_memory_per_cta) == (shared_sm * 1024, shared_cta * 1024)
+    assert (spec.registers_per_sm, spec.registers_per_cta, spec.max_registers_per_thread) == (
+        65536,
+        65536,
+        255,
+    )
+    assert spec.max_threads_per_cta == 1024
+
+
+def test_features_are_facts_not_an_order():
+    assert "tcgen05" in catalogue().find("b200").features
+    assert "tcgen05" not in catalogue().find("rtx-pro-6000").features
+    assert "wgmma" in catalogue().find("h200").features
+    assert "wgmma" not in catalogue().find("b200").features
+
+
+@pytest.mark.parametrize(
+    ("device", "sms", "memory", "expected"),
+    [
+        ("Tesla V100-SXM2-32GB", 80, 34_079_637_504, "v100"),
+        ("NVIDIA A100-SXM4-80GB", 108, 85_000_000_000, "a100-80gb"),
+        ("NVIDIA A100-SXM4-40GB", 108, 42_000_000_000, "a100-40gb"),
+        ("NVIDIA A100 80GB PCIe", 108, 85_000_000_000, "a100-pcie-80gb"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 14, 5_000_000_000, None),
+        ("NVIDIA A100-SXM4-40GB", 14, 5_000_000_000, None),
+        ("NVIDIA H100 PCIe", 114, 85_000_000_000, "h100-pcie"),
+        ("NVIDIA H100 NVL", 132, 100_000_000_000, "h100-nvl"),
+        ("NVIDIA H200 NVL", 132, 150_000_000_000, None),
+        ("NVIDIA GeForce RTX 5090", 170, None, "rtx-5090"),
+        ("NVIDIA GeForce RTX 5090 D", 170, None, None),
+        ("NVIDIA RTX 6000 Ada Generation", 142, None, "rtx-6000-ada"),
+        ("NVIDIA GB10", 48, None, "gb10"),
+    ],
+)
+def test_sisters_are_told_apart(device, sms, memory, expected):
+    found = catalogue().match(device, None, sms, memory)
+    assert (found.id if found else None) == expected
+
+
+def test_a_family_name_asks_which_one():
+    with pytest.raises(UsageError, match="ambiguous: name one of a100-40gb, a100-80gb, a100-pcie-40gb"):
+        catalogue().find("a100")
+    with pytest.raises(UsageError, match="h100-sxm, h100-pcie, h100-nvl"):
+        catalogue().find("H100")
+
+
+def test_an_overridden_figure_names_the_users_file_as_its_source(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('[[gpus]]\nid = "h200"\npower_limit_w = 500\n')
+    sources = catalogue(file).find("h200").sources
+    assert sources["power_limit_w"] == str(file)
+    assert "mine.toml" not in sources["sm_count"]

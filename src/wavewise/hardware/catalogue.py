@@ -18,8 +18,18 @@ from wavewise.hardware.spec import GpuSpec
 
 _SPEC_FIELDS = frozenset(f.name for f in fields(GpuSpec))
 _GPU_KEYS = _SPEC_FIELDS - {"compute_capability"} | {"architecture"}
-_ARCHITECTURE_KEYS = _SPEC_FIELDS - {"id", "name", "aliases", "sm_count"} | {"label"}
-_TOP_KEYS = frozenset({"architectures", "gpus"})
+_ARCHITECTURE_KEYS = _SPEC_FIELDS - {"id", "name", "aliases", "sm_count"} | {"label", "source"}
+_TOP_KEYS = frozenset({"architectures", "gpus", "references"})
+_FIGURES = _SPEC_FIELDS - {
+    "id",
+    "name",
+    "vendor",
+    "aliases",
+    "features",
+    "sources",
+    "notes",
+    "compute_capability",
+}
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -119,7 +129,7 @@ class Catalogue:
             "memory_bytes": memory_bytes,
         }
         figures = {key: value for key, value in recorded.items() if value is not None and value > 0}
-        merged: dict[str, Any] = {k: v for k, v in architecture.items() if k != "label"} | figures
+        merged: dict[str, Any] = {**architecture, **figures}
         if "max_warps_per_sm" not in merged or "max_threads_per_sm" in figures:
             threads, warp = merged.get("max_threads_per_sm"), merged.get("warp_size")
             merged["max_warps_per_sm"] = threads // warp if threads and warp else None
@@ -166,7 +176,7 @@ def _packaged_tables() -> dict[str, Any]:
     here = resources.files("wavewise.hardware")
     tables: dict[str, Any] = {}
     for file in ("architectures.toml", "gpus.toml"):
-        tables |= tomllib.loads(here.joinpath(file).read_text(encoding="utf-8"))
+        tables = _overlay(tables, tomllib.loads(here.joinpath(file).read_text(encoding="utf-8")))
     return tables
 
 
@@ -185,19 +195,39 @@ def _merge(base: dict[str, Any], extra: dict[str, Any], where: str) -> dict[str,
         raise UsageError(
             f"{where}: unknown table {sorted(unknown)[0]!r}; a catalogue holds architectures and gpus"
         )
-    for key, kind in (("architectures", dict), ("gpus", list)):
+    for key, kind in (("architectures", dict), ("gpus", list), ("references", dict)):
         if not isinstance(extra.get(key, kind()), kind):
             raise UsageError(f"{where}: {key!r} has the wrong form; see docs/occupancy.md")
     architectures = dict(base["architectures"])
     for capability, table in extra.get("architectures", {}).items():
-        architectures[capability] = _overlay(architectures.get(capability, _EMPTY), table)
+        architectures[capability] = _overlay(architectures.get(capability, _EMPTY), _sourced(table, where))
     gpus = {entry["id"]: entry for entry in base["gpus"]}
     for entry in extra.get("gpus", []):
         named = cast("dict[str, Any]", entry) if isinstance(entry, dict) else _EMPTY
         if not isinstance(named.get("id"), str):
             raise UsageError(f"{where}: every [[gpus]] entry needs an id")
-        gpus[named["id"]] = _overlay(gpus.get(named["id"], _EMPTY), named)
-    return {"architectures": architectures, "gpus": list(gpus.values())}
+        gpus[named["id"]] = _overlay(gpus.get(named["id"], _EMPTY), _sourced(named, where))
+    references = {**base.get("references", _EMPTY), **extra.get("references", _EMPTY)}
+    return {"architectures": architectures, "gpus": list(gpus.values()), "references": references}
+
+
+def _sourced(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A user's entry with its file as the source of every figure for which it names none."""
+    own = dict.fromkeys((key for key in table if key in _FIGURES), where)
+    return {**table, "sources": {**own, **table.get("sources", _EMPTY)}}
+
+
+def _cited(table: Mapping[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
+    """The table with reference names ("guide; cccl") written out, a common `source` spread over its figures."""
+    named: dict[str, str] = {}
+    if "source" in table:
+        named = dict.fromkeys((key for key in table if key in _FIGURES), str(table["source"]))
+    named |= table.get("sources", _EMPTY)
+    spelt = {
+        key: "; ".join(references.get(part.strip(), part.strip()) for part in text.split(";"))
+        for key, text in named.items()
+    }
+    return {key: value for key, value in table.items() if key not in ("source", "label")} | {"sources": spelt}
 
 
 def _overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,9 +242,11 @@ def _overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
 
 
 def _build(tables: dict[str, Any], where: str) -> Catalogue:
-    architectures: dict[str, Mapping[str, Any]] = tables["architectures"]
-    for capability, table in architectures.items():
+    references: Mapping[str, str] = tables.get("references", _EMPTY)
+    architectures: dict[str, Mapping[str, Any]] = {}
+    for capability, table in tables["architectures"].items():
         _only(table, _ARCHITECTURE_KEYS, f"{where}: architecture {capability!r}")
+        architectures[capability] = _cited(table, references)
     specs: list[GpuSpec] = []
     for entry in tables["gpus"]:
         place = f"{where}: GPU {entry.get('id')!r}"
@@ -224,10 +256,9 @@ def _build(tables: dict[str, Any], where: str) -> Catalogue:
             if entry["architecture"] not in architectures:
                 raise UsageError(f"{place}: architecture {entry['architecture']!r} is not described")
             architecture = architectures[entry["architecture"]]
-        figures = _overlay(architecture, entry)
+        figures = _overlay(architecture, _cited(entry, references))
         figures["features"] = [*architecture.get("features", ()), *entry.get("features", ())]
         figures["compute_capability"] = figures.pop("architecture", None)
-        figures.pop("label", None)
         specs.append(_convert(figures, place))
     return Catalogue(tuple(specs), MappingProxyType(architectures))
 
