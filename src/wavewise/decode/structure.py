@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavewise.decode.intervals import IntArray
-from wavewise.decode.replays import Operations, Replays
+from wavewise.decode.replays import BEFORE_RECORDING, Operations, Replays
 
 _MAX_PERIOD = 512
 """Longest pattern of replays looked for within one step (piecewise graphs: a few per layer)."""
@@ -47,37 +47,33 @@ def _repeating(graph: IntArray, lag: int) -> float:
     return int(np.count_nonzero(graph[lag:] == graph[:-lag])) / (len(graph) - lag)
 
 
-def phase(replays: Replays, lag: int) -> int:
+def phase(replays: Replays, known: IntArray, lag: int) -> int:
     """Which replay of the period comes first: the one with the longest median gap before it."""
     if lag == 1:
         return 0
-    gap = replays.start_ns[1:] - replays.end_ns[:-1]
-    medians = [
-        float(np.median(gap[(p - 1) % lag :: lag])) if len(gap[(p - 1) % lag :: lag]) else 0.0
-        for p in range(lag)
-    ]
-    return int(np.argmax(medians))
+    gap = replays.start_ns[known][1:] - replays.end_ns[known][:-1]
+    before = [gap[(position - 1) % lag :: lag] for position in range(lag)]
+    return int(np.argmax([float(np.median(gaps)) if len(gaps) else 0.0 for gaps in before]))
 
 
 def structural_steps(operations: Operations, replays: Replays) -> StructuralSteps:
     """Segments by replays; eager work that is far more than what usually stands between them is a step too.
 
     Usual eager work (sampling, input copies) goes to the step of the replay before it. The limit, twice the
-    median number of operations plus 16, lets sampling vary and still sees a prefill, which launches hundreds.
+    median number of operations plus 4, lets sampling vary and still sees a prefill, which launches several
+    kernels per layer. Replays launched before the recording began make no step: nothing tells where they began.
     """
-    lag = period(replays.graph)
-    first = phase(replays, lag)
-    groups = [
-        tuple(range(max(0, at), min(at + lag, len(replays))))
-        for at in range(first - lag if first else 0, len(replays), lag)
-    ]
-    groups = [group for group in groups if group]
+    known = np.flatnonzero(replays.launch_ns > BEFORE_RECORDING)
+    lag = period(replays.graph[known])
+    first = phase(replays, known, lag)
+    starting = range(first - lag if first else 0, len(known), lag)
+    groups = [tuple(int(i) for i in known[max(0, at) : at + lag]) for at in starting if at + lag > 0]
     eager = np.sort(operations.launch_ns[operations.replay < 0])
     starts = np.array([replays.launch_ns[group[0]] for group in groups], np.int64)
     at = np.searchsorted(starts, eager, side="right")
     between = np.bincount(at, minlength=len(groups) + 1)
     usual = float(np.median(between[1:-1])) if len(groups) > 1 else float(between[1:].max(initial=0))
-    limit = 2 * usual + 16
+    limit = 2 * usual + 4
     bounds: list[int] = []
     members: list[tuple[int, ...]] = []
     offsets = np.concatenate([[0], np.cumsum(between)])
