@@ -102,7 +102,7 @@ def _against_stream_order(records: GpuRecords, reason: npt.NDArray[np.int8]) -> 
     # Overflow cannot happen: both are checked to be below 2**63 and starts are far from it.
     end = start + records.duration[rows]
     span = _spans(lane, start, end)
-    for i in np.flatnonzero(span > CONTRADICTIONS):  # candidates are rare: nothing else covers three starts
+    for i in np.flatnonzero(span >= CONTRADICTIONS):  # candidates are rare: nothing else covers three starts
         inside = slice(i + 1, i + 1 + int(span[i]))
         other = (
             (start[inside] > start[i])

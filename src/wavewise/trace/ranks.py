@@ -7,7 +7,7 @@ from dataclasses import dataclass
 _IN_NAME = (
     # torch's and vLLM's "rank0", "rank_0", "rank-0"; SGLang's "TP-0" (one tensor-parallel group is one run).
     re.compile(r"(?:^|[^a-z])rank[-_ .=]?(\d{1,6})(?!\d)", re.I),
-    re.compile(r"(?:^|[^a-z])TP[-_]?(\d{1,6})(?!\d)"),
+    re.compile(r"(?:^|[^A-Za-z])TP[-_]?(\d{1,6})(?!\d)"),
 )
 
 
