@@ -136,6 +136,14 @@ def test_a_markdown_table_keeps_its_shape(rows: list[tuple[str, str]]) -> None:
         assert len(re.split(r"(?<!\\)\|", line)) == 4
 
 
+def test_a_detail_table_is_folded_away() -> None:
+    table = Table("t", "Steps of `a<b`", (Column("a"),), ((Cell("1"),),), detail=True)
+    lines = table_markdown(table)
+    assert lines[0] == "<details><summary>Steps of <code>a&lt;b</code></summary>"
+    assert lines[-2:] == ["</details>", ""]
+    assert lines[1] == lines[-3] == ""
+
+
 def test_a_ragged_table_is_refused() -> None:
     with pytest.raises(ValueError, match="1 rows do not have 2 cells"):
         Table("t", "T", (Column("a"), Column("b")), ((Cell("1"),),))

@@ -4,7 +4,17 @@ import msgspec
 import pytest
 import report_builder as build
 
-from wavewise.findings import Findings, Idle, Note, StepRow, Summary, TraceFindings
+from wavewise.findings import (
+    Findings,
+    Idle,
+    Note,
+    RankComparison,
+    RankRow,
+    RecordedPoint,
+    StepRow,
+    Summary,
+    TraceFindings,
+)
 from wavewise.report.compose import compose
 from wavewise.report.fill_text import ranked, sentence, shortcomings
 from wavewise.report.idle_text import answer, stalls
@@ -215,6 +225,47 @@ def test_an_empty_investigation_still_renders() -> None:
     )  # fmt: skip
     report = compose(Findings(traces=(empty,)))
     assert "no decode row" in plain(report.verdict[0])
+
+
+def test_ranks_say_who_waits_and_who_is_missing() -> None:
+    def rank(index: int, own_ms: float, wait_us: float | None) -> RankRow:
+        return RankRow(
+            trace=index, rank=index, batch_size=64, clean_steps=6, step_ms=8.4, gpu_span_ms=5.9,
+            own_ms=own_ms, collective_us_per_step=300.0, wait_us_per_step=wait_us,
+        )  # fmt: skip
+
+    ranks = RankComparison(
+        by="rank", world_size=4, ranks=(0, 1), missing=(2, 3), straggler=1, sentence="Rank 1 holds rank 0 up.",
+        rows=(rank(0, 5.0, 210.0), rank(1, 5.2, None)),
+    )  # fmt: skip
+    traces = tuple(msgspec.structs.replace(build.trace(64), rank=index) for index in (0, 1))
+    findings = Findings(traces=traces, operating_points=(build.point(64, 0), build.point(64, 1)), ranks=ranks)
+    assert "Rank 1 holds rank 0 up." in compose(findings).summary
+    assert "No trace was given of rank 2 and 3 of 4" in text_of(findings)
+    assert [view.label for view in points(findings)] == ["batch 64, rank 0", "batch 64, rank 1"]
+    (table,) = next(each for each in compose(findings).sections if each.name == "ranks").tables
+    assert [row[-1].text for row in table.rows] == ["210", "-"]
+
+
+def test_a_recording_says_what_the_profiler_adds() -> None:
+    point = RecordedPoint(
+        run="run", batch_size=64, context_tokens=4096, unprofiled_step_ms=6.3,
+        unprofiled_tokens_per_s=10_159.0, inter_token_ms_p50=6.2, inter_token_ms_p90=6.6,
+        inter_token_ms_p99=9.0, profiler_slowdown=1.31, traced_step_ms=8.4,
+    )  # fmt: skip
+    text = text_of(msgspec.structs.replace(only(64), recorded=(point,)))
+    assert "Without the profiler a step at batch 64 takes 6.30 ms (10,159 tokens/s" in text
+    assert "the traced steps take 8.40 ms, 33 % longer" in text
+
+
+def test_sums_over_kernels_use_means_which_add_up() -> None:
+    rows = [
+        msgspec.structs.replace(row, sum_us_per_step=0.0, mean_us_per_step=25.0, mean_launches_per_step=0.5)
+        for row in build.kernels(64)[:4]
+    ]
+    view = main_point(points(only(64, kernels=tuple(rows))))
+    assert view is not None
+    assert [filler.share for filler in ranked(view)] == [0.25] * 4
 
 
 def test_every_engine_step_without_gpu_work_is_counted() -> None:

@@ -12,6 +12,8 @@ from wavewise.report import (
     kernels_text,
     levers_text,
     quality_text,
+    ranks_text,
+    recorded_text,
     scaling_text,
     steps_text,
 )
@@ -22,6 +24,8 @@ from wavewise.report.words import engine_words, plural, printable
 SUBJECTS = (
     decode_text,
     idle_text,
+    ranks_text,
+    recorded_text,
     scaling_text,
     ceilings_text,
     levers_text,
@@ -95,6 +99,7 @@ def summary(findings: Findings) -> tuple[str, ...]:
         *levers_text.headlines(findings),
         *helper_sentences(findings),
         *fill_text.headlines(findings),
+        *ranks_text.headlines(findings),
         *idle_text.stall_sentences(findings),
         *missing,
         *per_point(findings),

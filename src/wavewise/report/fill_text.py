@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wavewise.findings import Findings, KernelRow, NextCta
-from wavewise.report.points import PointView, main_point, points
+from wavewise.report.points import PointView, main_point, mean_us, points
 from wavewise.report.section import Cell, Column, Section, Table, code, listing, number
 from wavewise.report.words import family_words, grid_text, percent, plural, short_kernel, us
 from wavewise.units import format_bytes, format_share
@@ -30,7 +30,7 @@ class Filler:
 
     Attributes:
         main: its costliest launch shape, whose grid, waves and resources are told.
-        sum_us: over all its shapes, per step.
+        sum_us: per step: the median of its only shape, or its shapes' means added.
         share: of the step's summed kernel time (work outside the replay included).
         shapes: how many launch shapes.
     """
@@ -68,16 +68,16 @@ def headlines(findings: Findings) -> tuple[str, ...]:
 def ranked(view: PointView) -> tuple[Filler, ...]:
     """Kernels by time."""
     groups: dict[tuple[object, ...], list[KernelRow]] = {}
-    total = sum(row.sum_us_per_step for row in view.kernels)
+    total = sum(mean_us(row) for row in view.kernels)
     for row in view.kernels:
         if row.kind == "kernel":
             key = (short_kernel(row.name), row.family, row.ctas_per_sm, row.limiter, row.warps_per_sm)
             groups.setdefault(key, []).append(row)
     fillers = [
         Filler(
-            main=max(rows, key=lambda row: row.sum_us_per_step),
-            sum_us=sum(row.sum_us_per_step for row in rows),
-            share=sum(row.sum_us_per_step for row in rows) / total if total else 0.0,
+            main=max(rows, key=mean_us),
+            sum_us=rows[0].sum_us_per_step if len(rows) == 1 else sum(map(mean_us, rows)),
+            share=sum(map(mean_us, rows)) / total if total else 0.0,
             shapes=len(rows),
         )
         for rows in groups.values()

@@ -2,7 +2,7 @@
 
 from wavewise.findings import Findings, KernelRow
 from wavewise.report.fill_text import limiter_words
-from wavewise.report.points import PointView, main_point, points
+from wavewise.report.points import PointView, main_point, mean_us, points
 from wavewise.report.section import Cell, Column, Section, Table, code, number
 from wavewise.report.words import amount, family_words, grid_text, percent, plural, tell_apart, us
 from wavewise.units import format_share
@@ -31,17 +31,18 @@ def sections(findings: Findings) -> tuple[Section, ...]:
 
 
 def _sentences(view: PointView) -> list[str]:
-    launches = sum(row.launches_per_step for row in view.kernels)
-    total = sum(row.sum_us_per_step for row in view.kernels)
+    launches = sum(map(_mean_launches, view.kernels))
+    total = sum(map(mean_us, view.kernels))
     short = [row for row in view.kernels if row.kind == "kernel" and row.median_us < SHORT_KERNEL_US]
     names = len({row.name for row in view.kernels})
+    basis = f"means over {plural(view.figures.clean_steps, 'clean step')}"
     sentences = [
         f"A step at {view.label} holds {plural(launches, 'GPU operation')} of {plural(names, 'name')} in "
-        f"{plural(len(view.kernels), 'launch shape')}, {us(total)} of summed time ({view.basis})."
+        f"{plural(len(view.kernels), 'launch shape')}, {us(total)} of summed time ({basis})."
     ]
     if short and total:
-        count = sum(row.launches_per_step for row in short)
-        time = sum(row.sum_us_per_step for row in short)
+        count = sum(map(_mean_launches, short))
+        time = sum(map(mean_us, short))
         sentences.append(
             f"{plural(count, 'of its launches runs', 'of its launches run')} for less than "
             f"{SHORT_KERNEL_US:g} us each (by median) and together take {us(time)}, "
@@ -50,9 +51,14 @@ def _sentences(view: PointView) -> list[str]:
     return sentences
 
 
+def _mean_launches(row: KernelRow) -> float:
+    mean = row.mean_launches_per_step
+    return row.launches_per_step if mean is None else mean
+
+
 def _brief(view: PointView) -> Table:
     """The costliest launch shapes at the main operating point."""
-    total = sum(row.sum_us_per_step for row in view.kernels)
+    total = sum(map(mean_us, view.kernels))
     names = tell_apart(row.name for row in view.kernels)
     rows = tuple(
         (
@@ -61,7 +67,7 @@ def _brief(view: PointView) -> Table:
             number(row.launches_per_step, f"{row.launches_per_step:,.4g}"),
             number(row.median_us, amount(row.median_us)),
             number(row.sum_us_per_step, amount(row.sum_us_per_step)),
-            number(row.sum_us_per_step / total if total else None, format_share(row.sum_us_per_step / total)),
+            number(mean_us(row) / total, format_share(mean_us(row) / total)),
         )
         for row in view.kernels[:15]
         if total
@@ -85,8 +91,10 @@ def _brief(view: PointView) -> Table:
 
 
 def _complete(views: list[PointView]) -> Table:
-    """Every launch shape at every operating point, costliest first within its point."""
-    every = [(view, row) for view in views for row in view.kernels]
+    """Every launch shape at every operating point, the main one first, costliest first within each."""
+    main = main_point(tuple(views))
+    ordered = sorted(views, key=lambda view: main is None or view.label != main.label)
+    every = [(view, row) for view in ordered for row in view.kernels]
     shown = every
     if len(every) > MOST_ROWS:
         costliest = sorted(every, key=lambda item: -item[1].sum_us_per_step)[:MOST_ROWS]

@@ -1,5 +1,6 @@
 """`PROFILE_FINDINGS.md`: summary first, then the tables, every number with unit and basis."""
 
+import html
 from collections.abc import Mapping
 
 from wavewise.findings import Findings
@@ -50,15 +51,17 @@ def section_markdown(section: Section, charts: Mapping[str, str]) -> list[str]:
 
 
 def table_markdown(table: Table) -> list[str]:
-    """The lines of one table, cut to its brief rows unless it is a detail that only long media carry."""
+    """The lines of one table, cut to its brief rows; a detail is folded away where HTML is understood."""
     rows = table.rows[: table.brief]
-    lines = [f"**{inline(table.title)}**", ""]
+    # Blank lines around the tags: without them the table between is not read as markdown.
+    opening = [f"<details><summary>{_html(table.title)}</summary>", ""]
+    lines = opening if table.detail else [f"**{inline(table.title)}**", ""]
     lines.append(_row([_cell(column.title) for column in table.columns]))
     lines.append(_row([_rule(column) for column in table.columns]))
     lines += [_row([_cell(cell.text) for cell in row]) for row in rows]
     if len(table.rows) > len(rows):
         lines += ["", f"{len(table.rows) - len(rows):,} more rows are in the HTML report and findings.json."]
-    return [*lines, ""]
+    return [*lines, "", *(["</details>", ""] if table.detail else [])]
 
 
 def bullets(sentences: tuple[str, ...]) -> list[str]:
@@ -76,6 +79,14 @@ def inline(text: str) -> str:
             escaped = piece.replace("\\", "\\\\").replace("*", "\\*")
             pieces.append(escaped.replace("<", "&lt;").replace("[", "\\["))
     return "".join(pieces).replace("\n", " ")
+
+
+def _html(text: str) -> str:
+    """A title inside an HTML tag, where markdown is not read."""
+    return "".join(
+        f"<code>{html.escape(piece)}</code>" if is_name else html.escape(piece)
+        for piece, is_name in spans(text)
+    )
 
 
 def _cell(text: str) -> str:

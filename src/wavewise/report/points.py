@@ -200,5 +200,17 @@ def _view(
         figures=figures,
         traces=traces,
         rows=tuple(row for _, _, row in found),
-        kernels=tuple(kernel for kernel in kernels if kernel.batch_size == figures.batch_size),
+        kernels=tuple(kernel for kernel in kernels if _launched_at(kernel, figures)),
     )
+
+
+def _launched_at(kernel: KernelRow, figures: OperatingPoint | DecodeRow) -> bool:
+    """Whether a kernel row belongs to a point; where no marker says the batch size, by its bucket."""
+    if kernel.batch_size is None and kernel.bucket is not None:
+        return figures.batch_size is None and kernel.bucket == figures.bucket
+    return kernel.batch_size == figures.batch_size
+
+
+def mean_us(kernel: KernelRow) -> float:
+    """Time per step for sums over kernels: the mean adds up where medians do not."""
+    return kernel.sum_us_per_step if kernel.mean_us_per_step is None else kernel.mean_us_per_step

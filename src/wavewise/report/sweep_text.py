@@ -44,7 +44,10 @@ def sections(found: Swept, *, passages: bool = False) -> tuple[Section, ...]:
 def _conflict(conflict: DraftConflict) -> tuple[str, ...]:
     return (
         f"{conflict.lever}: {conflict.why}.",
-        *(f"{conflict.lever}, {_verdict(side)}: {_quoted(side.quote)} ({side.place})" for side in conflict.sides),
+        *(
+            f"{conflict.lever}, {_verdict(side)}: {_quoted(side.quote)} ({side.place})"
+            for side in conflict.sides
+        ),
     )
 
 
