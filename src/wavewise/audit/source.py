@@ -274,7 +274,7 @@ def constants_of(kernel: Any, config: KernelConfig) -> dict[str, Any]:
             else:
                 missing.append(parameter.name)
     if missing:
-        example = f"--constexpr {missing[0]}=32"
+        example = f"--constexpr {missing[0]}=..."
         raise UsageError(f"{kernel.__name__}: no value for {', '.join(missing)}; give {example}")
     return constants
 

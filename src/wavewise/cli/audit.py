@@ -210,7 +210,7 @@ def _varying(report: "AuditReport") -> list[str]:
 
 
 def _headline(report: "AuditReport", varying: list[str]) -> str:
-    head = f"{report.kernel}, {report.compiler}"
+    head = f"{report.kernel}, {report.compiler.split(';')[0]}"
     config = report.rows[0].config
     if config is None:
         return head

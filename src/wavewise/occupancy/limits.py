@@ -85,7 +85,7 @@ def cta_limits(
         threads: per CTA, at least 1.
         registers_per_thread: 0 sets no limit.
         shared_memory_bytes: static + dynamic.
-        barriers: named barriers per CTA; 0 sets no limit.
+        barriers: named barriers per CTA; up to the share of a CTA slot they set no limit.
 
     Returns:
         One int64 array per name in RESOURCES, all of the broadcast shape; 0 where not even one CTA fits,
@@ -100,10 +100,11 @@ def cta_limits(
     warps = -(-threads // sm.warp_size)
     by_warps = np.where(threads > sm.max_threads_per_cta, 0, sm.max_warps_per_sm // warps)
     slots = np.full(threads.shape, sm.max_ctas_per_sm, dtype=np.int64)
-    with np.errstate(divide="ignore"):
-        by_barriers = np.where(
-            used_barriers > 0, sm.barriers_per_sm // np.maximum(used_barriers, 1), UNLIMITED
-        )
+    # Every slot has its share of barriers; only a kernel that uses more can run out before the slots do.
+    share = sm.barriers_per_sm // sm.max_ctas_per_sm
+    by_barriers = np.where(
+        used_barriers > share, sm.barriers_per_sm // np.maximum(used_barriers, 1), UNLIMITED
+    )
     return {
         "warps": by_warps,
         "registers": _by_registers(sm, warps, registers),
