@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from record_fakes import Fake, Faults, Running
 
-from wavewise.record import traces
+from wavewise.record import session, traces
 
 
 @pytest.fixture
@@ -24,5 +24,6 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 @pytest.fixture
 def quick_settle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trace counts as settled sooner, in this process."""
-    monkeypatch.setattr(traces, "_SETTLE_S", 0.15)
+    """Patience is shorter in this process: the servers are quick."""
+    monkeypatch.setattr(traces, "_SETTLE_S", 0.1)
+    monkeypatch.setattr(session, "_POLL_S", 0.02)

@@ -53,7 +53,7 @@ class Faults:
 
 
 @dataclass
-class Request_:
+class Sequence:
     """A request inside the fake engine."""
 
     prompt: int
@@ -78,8 +78,8 @@ class Fake:
     trace_dir: Path | None = None
     version: str = "0.26.0"
     model: str = "tiny-random"
-    running: list[Request_] = field(default_factory=list)
-    waiting: list[Request_] = field(default_factory=list)
+    running: list[Sequence] = field(default_factory=list)
+    waiting: list[Sequence] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     bodies: list[dict] = field(default_factory=list)
     profile: dict | None = None
@@ -189,7 +189,7 @@ class Fake:
 
     async def tokens(self, prompt: int, limit: int) -> AsyncIterator[int]:
         """The token counts of one request, until it ends or the client goes."""
-        request = Request_(prompt, limit)
+        request = Sequence(prompt, limit)
         if self.faults.first_token_s:
             await asyncio.sleep(self.faults.first_token_s)
         self.waiting.append(request)
@@ -285,7 +285,12 @@ def openai_app(fake: Fake, owner: str) -> Starlette:
             return refused
         card = {"id": fake.model, "object": "model", "created": 1, "owned_by": owner}
         if owner == "vllm":
-            card |= {"root": fake.model, "parent": None, "max_model_len": fake.max_model_len, "permission": []}
+            card |= {
+                "root": fake.model,
+                "parent": None,
+                "max_model_len": fake.max_model_len,
+                "permission": [],
+            }
         return JSONResponse({"object": "list", "data": [card]})
 
     async def version(request: Request) -> Response:
@@ -320,7 +325,9 @@ def openai_app(fake: Fake, owner: str) -> Starlette:
         fake.bodies.append(body)
         prompt, limit = body["prompt"], body.get("max_tokens", 16)
         if fake.faults.overloaded:
-            return JSONResponse({"error": {"message": "overloaded", "type": "x", "code": 503}}, status_code=503)
+            return JSONResponse(
+                {"error": {"message": "overloaded", "type": "x", "code": 503}}, status_code=503
+            )
         if body["model"] != fake.model:
             message = f"The model `{body['model']}` does not exist."
             return JSONResponse({"error": {"message": message, "type": "NotFoundError", "code": 404}}, 404)
@@ -346,7 +353,11 @@ def openai_app(fake: Fake, owner: str) -> Starlette:
                 chunk = {"id": name, "object": "text_completion", "created": 1, "model": fake.model}
                 chunk["choices"] = [choice]
                 if continuous:
-                    chunk["usage"] = {"prompt_tokens": length, "total_tokens": length + count, "completion_tokens": count}
+                    chunk["usage"] = {
+                        "prompt_tokens": length,
+                        "total_tokens": length + count,
+                        "completion_tokens": count,
+                    }
                 yield f"data: {json.dumps(chunk)}\n\n"
             usage = {"prompt_tokens": length, "total_tokens": length + limit, "completion_tokens": limit}
             yield f"data: {json.dumps({'id': name, 'choices': [], 'usage': usage})}\n\n"
@@ -362,7 +373,9 @@ def openai_app(fake: Fake, owner: str) -> Starlette:
             await asyncio.sleep(3600)
         newer = fake.version >= "0.3"
         if newer and (fake.profile is not None or fake.faults.profiler_busy):
-            message = "A profiling session is already active. Call /stop_profile before starting another session."
+            message = (
+                "A profiling session is already active. Call /stop_profile before starting another session."
+            )
             return JSONResponse({"error": {"message": message, "type": "Conflict", "code": 409}}, 409)
         fake.profile, fake.steps = {}, []
         fake.max_iterations = json.loads(raw)["max_iterations"] if raw and newer else None
@@ -380,7 +393,10 @@ def openai_app(fake: Fake, owner: str) -> Starlette:
         Route("/metrics", metrics), Route("/v1/completions", completions, methods=["POST"]),
     ]  # fmt: skip
     if owner == "vllm" and not fake.faults.no_profiler:
-        routes += [Route("/start_profile", start, methods=["POST"]), Route("/stop_profile", stop, methods=["POST"])]
+        routes += [
+            Route("/start_profile", start, methods=["POST"]),
+            Route("/stop_profile", stop, methods=["POST"]),
+        ]
     return Starlette(routes=routes, lifespan=_lifespan(fake))
 
 
@@ -408,7 +424,9 @@ def sglang_app(fake: Fake) -> Starlette:
     async def models(request: Request) -> Response:
         if refused := fake.refuse(request):
             return refused
-        return JSONResponse({"object": "list", "data": [{"id": fake.model, "object": "model", "owned_by": "sglang"}]})
+        return JSONResponse(
+            {"object": "list", "data": [{"id": fake.model, "object": "model", "owned_by": "sglang"}]}
+        )
 
     async def health(request: Request) -> Response:
         return fake.refuse(request) or Response(status_code=200)
@@ -448,7 +466,12 @@ def sglang_app(fake: Fake) -> Starlette:
             async for count in fake.tokens(length, limit):
                 ids.append(17)
                 finish = {"type": "length", "length": limit} if count == limit else None
-                meta = {"id": "x", "finish_reason": finish, "prompt_tokens": length, "weight_version": "default"}
+                meta = {
+                    "id": "x",
+                    "finish_reason": finish,
+                    "prompt_tokens": length,
+                    "weight_version": "default",
+                }
                 meta |= {"completion_tokens": count, "cached_tokens": 0, "e2e_latency": 0.1}
                 yield f"data: {json.dumps({'text': ' w' * count, 'output_ids': ids, 'meta_info': meta})}\n\n"
             yield "data: [DONE]\n\n"
@@ -493,7 +516,7 @@ def plain_app(fake: Fake) -> Starlette:
     return Starlette(routes=[Route("/", root)], lifespan=_lifespan(fake))
 
 
-def _lifespan(fake: Fake):  # noqa: ANN202
+def _lifespan(fake: Fake):
     @asynccontextmanager
     async def run(_: Starlette) -> AsyncIterator[None]:
         task = asyncio.create_task(fake.loop())
@@ -508,9 +531,13 @@ class Running:
 
     def __init__(self, fake: Fake) -> None:
         owners = {"vllm": "vllm", "tensorrt-llm": "tensorrt_llm", "openai": "someone"}
-        app = sglang_app(fake) if fake.engine == "sglang" else plain_app(fake) if fake.engine == "web" else None
+        app = (
+            sglang_app(fake) if fake.engine == "sglang" else plain_app(fake) if fake.engine == "web" else None
+        )
         self.fake = fake
-        config = uvicorn.Config(app or openai_app(fake, owners[fake.engine]), port=0, log_level="critical", lifespan="on")
+        config = uvicorn.Config(
+            app or openai_app(fake, owners[fake.engine]), port=0, log_level="critical", lifespan="on"
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
@@ -527,7 +554,7 @@ class Running:
         self._server.force_exit = True
         self._thread.join(timeout=5)
 
-    def wait(self, reached, timeout_s: float = 10.0) -> bool:  # noqa: ANN001
+    def wait(self, reached, timeout_s: float = 10.0) -> bool:
         """Whether a condition of the fake comes true in time."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

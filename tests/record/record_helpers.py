@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from record_fakes import Fake, Running
+
 from wavewise.record.client import parse_target
 from wavewise.record.model import Run
 from wavewise.record.options import Options
@@ -28,8 +29,26 @@ def run_recording(server: Running, out: Path, *, key: str | None = None, **chang
 
 def command(server: Running, out: Path, *more: str) -> list[str]:
     """The same recording as a command line."""
-    words = [sys.executable, "-c", "from wavewise.cli import main; main()", "record", server.url, "--out", str(out)]
-    words += ["--yes", "--prompt-tokens", "64", "--measure-seconds", "0.05", "--steps", "6", "--telemetry", "none"]
+    words = [
+        sys.executable,
+        "-c",
+        "from wavewise.cli import main; main()",
+        "record",
+        server.url,
+        "--out",
+        str(out),
+    ]
+    words += [
+        "--yes",
+        "--prompt-tokens",
+        "64",
+        "--measure-seconds",
+        "0.05",
+        "--steps",
+        "6",
+        "--telemetry",
+        "none",
+    ]
     words += ["--trace-dir", str(server.fake.trace_dir)] if server.fake.engine == "vllm" else []
     return [*words, *more]
 

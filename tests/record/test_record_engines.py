@@ -20,7 +20,12 @@ def test_records_batches_that_hold_decode_steps_alone(serve, tmp_path: Path, eng
     assert (run.state, run.server.engine, run.server.model) == ("complete", engine, "tiny-random")
     assert [batch.batch_size for batch in run.batches] == [1, 5, 12]
     for batch in run.batches:
-        assert (batch.profile, batch.held, batch.running, batch.waiting) == ("recorded", True, batch.batch_size, 0)
+        assert (batch.profile, batch.held, batch.running, batch.waiting) == (
+            "recorded",
+            True,
+            batch.batch_size,
+            0,
+        )
         (trace,) = batch.traces
         assert trace.file == f"bs{batch.batch_size}.json.gz"
         assert (tmp_path / "run" / trace.file).exists()
@@ -160,7 +165,9 @@ def test_traces_can_stay_on_the_server_or_be_moved(serve, tmp_path: Path) -> Non
 
 def test_the_request_rate_is_kept(serve, tmp_path: Path) -> None:
     server = serve("vllm")
-    (batch,) = run_recording(server, tmp_path / "run", batches=(5,), requests_per_s=20.0, profile=False).batches
+    (batch,) = run_recording(
+        server, tmp_path / "run", batches=(5,), requests_per_s=20.0, profile=False
+    ).batches
     run = read_run(tmp_path / "run")
     assert run is not None
     # The fifth request starts 4 / 20 s behind the first: the whole batch cannot decode sooner.

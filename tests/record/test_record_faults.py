@@ -30,7 +30,7 @@ def refused(server, out: Path, *, key: str | None = None, **changes: object) -> 
 
 def test_a_port_without_server(tmp_path: Path) -> None:
     options = Options(url="http://127.0.0.1:9", out=tmp_path / "run")
-    with pytest.raises(InputError, match="no server answers there.*check host and port"):
+    with pytest.raises(InputError, match=r"no server answers there.*check host and port"):
         record(options, parse_target(options.url, None), lambda question: True, lambda line: None)
     assert not (tmp_path / "run").exists(), "an empty folder is not left behind"
 
@@ -59,7 +59,12 @@ def test_a_right_key_is_sent_and_never_written(serve, tmp_path: Path, engine: st
         url=server.url, out=tmp_path / "run", batches=(2,), prompt_tokens=64, steps=4, measure_s=0.05,
         telemetry="none", trace_dir=server.fake.trace_dir,
     )  # fmt: skip
-    record(options, parse_target(server.url, "sk-very-secret"), lambda question: lines.append(question) or True, lines.append)
+    record(
+        options,
+        parse_target(server.url, "sk-very-secret"),
+        lambda question: lines.append(question) or True,
+        lines.append,
+    )
     written = b"".join(path.read_bytes() for path in (tmp_path / "run").iterdir())
     assert b"sk-very-secret" not in written
     assert "sk-very-secret" not in "".join(lines)
@@ -77,7 +82,9 @@ def test_a_redirect_is_not_followed(serve, tmp_path: Path) -> None:
     assert other.fake.log == [], "a host that was not named hears nothing"
 
 
-def test_a_proxy_in_the_environment_is_not_used(serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_in_the_environment_is_not_used(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proxy = serve("vllm")
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, proxy.url)
@@ -253,7 +260,9 @@ def test_folders_that_cannot_take_a_recording(serve, tmp_path: Path, monkeypatch
     assert server.fake.log == []
 
 
-def test_a_disk_that_fills_up_while_traces_are_taken(serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_while_traces_are_taken(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_space(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

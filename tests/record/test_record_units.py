@@ -6,6 +6,7 @@ import json
 import random
 import time
 from array import array
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def brute_force(streams: list[Stream], begin: float, end: float) -> tuple[float,
     for stream in streams:
         inside = [(t, n) for t, n in zip(stream.times, stream.counts, strict=True) if begin <= t < end]
         rate += (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
-        for (before, had), (now, has) in zip(inside, inside[1:], strict=False):
+        for (before, had), (now, has) in pairwise(inside):
             tokens += [(now - before) / (has - had) * 1e3] * (has - had)
     return rate, sorted(tokens)
 
@@ -118,14 +119,18 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding
 
 
 @given(st.integers(1, 20), st.integers(0, 2**32), st.booleans())
-def test_a_stream_reads_the_same_however_the_network_cuts_it(events: int, seed: int, windows_lines: bool) -> None:
+def test_a_stream_reads_the_same_however_the_network_cuts_it(
+    events: int, seed: int, windows_lines: bool
+) -> None:
     source = random.Random(seed)
     body = b": keep-alive\n\n"
     for count in range(1, events + 1):
         usage = {"prompt_tokens": 9, "completion_tokens": 2 * count}
         chunk = {"choices": [{"index": 0, "text": "é w", "finish_reason": None}], "usage": usage}
         body += b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n"
-    body += b'data: {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": %d}}\n\n' % (2 * events)
+    body += b'data: {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": %d}}\n\n' % (
+        2 * events
+    )
     body += b"data: [DONE]\n\n"
     body = body.replace(b"\n", b"\r\n") if windows_lines else body
     wire, at = HEAD, 0
@@ -145,15 +150,17 @@ def test_a_stream_reads_the_same_however_the_network_cuts_it(events: int, seed: 
 
 def test_tokens_are_counted_by_usage_ids_or_chunks() -> None:
     read = OpenAi(None).read_event  # type: ignore[arg-type]
-    assert read(b'{"choices": [{"text": " a"}], "usage": {"completion_tokens": 7}}') == Event(tokens=7, new_tokens=1)
+    assert read(b'{"choices": [{"text": " a"}], "usage": {"completion_tokens": 7}}') == Event(
+        tokens=7, new_tokens=1
+    )
     assert read(b'{"choices": [{"text": "", "token_ids": [5, 6]}]}') == Event(new_tokens=2)
     assert read(b'{"choices": [{"text": ""}]}') == Event()
     assert read(b'{"error": {"message": "no"}}') == Event(error="no")
     assert read(b"{") is not None
     native = Sglang(None).read_event  # type: ignore[arg-type]
-    assert native(b'{"text": "x", "output_ids": [1], "meta_info": {"completion_tokens": 3, "prompt_tokens": 8}}') == Event(
-        tokens=3, prompt_tokens=8
-    )
+    assert native(
+        b'{"text": "x", "output_ids": [1], "meta_info": {"completion_tokens": 3, "prompt_tokens": 8}}'
+    ) == Event(tokens=3, prompt_tokens=8)
     aborted = native(b'{"meta_info": {"finish_reason": {"type": "abort", "message": "out of memory"}}}')
     assert aborted == Event(error="out of memory")
 
@@ -191,7 +198,7 @@ def test_error_bodies_of_every_shape(body: str, message: str) -> None:
 def test_prompts_have_their_length_and_stay_in_the_vocabulary(count: int, last_id: int) -> None:
     ids = prompts.token_ids(count, last_id, random.Random(1))
     assert len(ids) == count
-    assert 0 <= min(ids)
+    assert min(ids) >= 0
     assert max(ids) <= last_id
 
 
@@ -263,7 +270,11 @@ def test_the_clock_of_a_server_an_hour_ahead() -> None:
 
 def test_one_recorder_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("x")
-    with recording_lock(tmp_path), pytest.raises(UsageError, match="another wavewise record"), recording_lock(tmp_path):
+    with (
+        recording_lock(tmp_path),
+        pytest.raises(UsageError, match="another wavewise record"),
+        recording_lock(tmp_path),
+    ):
         pass
     with recording_lock(tmp_path):
         pass
@@ -272,7 +283,11 @@ def test_one_recorder_at_a_time(tmp_path: Path) -> None:
 def test_a_folder_without_or_with_a_foreign_run_file(tmp_path: Path) -> None:
     assert read_run(tmp_path) is None
     assert read_run(tmp_path / "nowhere") is None
-    for text, why in (("{", "not a recording"), ('{"schema": "x"}', "not a recording"), ("[]", "not a recording")):
+    for text, why in (
+        ("{", "not a recording"),
+        ('{"schema": "x"}', "not a recording"),
+        ("[]", "not a recording"),
+    ):
         (tmp_path / "run.json").write_text(text)
         with pytest.raises(InputError, match=why):
             read_run(tmp_path)
@@ -316,7 +331,11 @@ def test_a_cut_trace_is_never_whole(tmp_path: Path, keep: int) -> None:
 def test_what_a_cut_gzip_stream_still_holds_is_seen(tmp_path: Path) -> None:
     source = random.Random(3)
     events = [
-        {"cat": "user_annotation", "name": f"execute_context_0(0)_generation_{size}({size})", "x": source.random()}
+        {
+            "cat": "user_annotation",
+            "name": f"execute_context_0(0)_generation_{size}({size})",
+            "x": source.random(),
+        }
         for size in [4] * 400
     ]
     text = json.dumps({"traceEvents": events}).replace('{"cat"', '\n{"ph": "X", "cat"')

@@ -37,6 +37,7 @@ _Say = Callable[[str], None]
 _DONE = ("recorded", "truncated", "none", "left_on_server")
 _CALIBRATION_WORDS = 64
 _DRAIN_S = 20.0
+_POLL_S = 0.25
 OWN_TRACES = ".traces"
 """Where an engine that is told where to write writes, when nobody names a folder; emptied again."""
 
@@ -319,7 +320,7 @@ class _Session:
                 nudged = True
                 assert self._run is not None
                 await self._one_request(engine, self._run.server, self._prompt(engine), 1)
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(_POLL_S)
 
     async def _probe(self, engine: Engine, server: Server) -> None:
         """One short request: key, model and prompts are right, and the token ids are in the vocabulary."""
@@ -405,7 +406,7 @@ class _Session:
             counts = await engine.counts()
             if not counts.running and not counts.waiting:
                 break
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(_POLL_S)
         else:
             assert self._run is not None
             await self._one_request(engine, self._run.server, self._prompt(engine), 1)
@@ -452,7 +453,7 @@ class _Session:
             files = await asyncio.to_thread(wait.ready)
             if files is not None:
                 return files, True
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(_POLL_S)
         return wait.found, False
 
     def _take_traces(self, files: list[Path], size: int) -> list[TraceFile]:
