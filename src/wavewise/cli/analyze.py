@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavewise.cli import output
+from wavewise.cli import options, output
 from wavewise.cli.labels import LabelledCommand, LabelOption, labels_of
 from wavewise.errors import UsageError, WavewiseError
 
@@ -44,21 +44,22 @@ def analyze(
         Path | None,
         typer.Option(metavar="DIR", help=f"Write every rendering there: {REPORT}, JSON, HTML, charts."),
     ] = None,
-    gpu: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The GPU, where the trace does not say or is wrong.")
-    ] = None,
-    gpus: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="GPU catalogue (TOML) to add to the built-in one.")
-    ] = None,
-    rules: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Kernel family rules (TOML), tried before the built-in ones."),
-    ] = None,
+    gpu: options.GpuOption = None,
+    gpus: options.GpusOption = None,
+    rules: options.RulesOption = None,
     label: LabelOption = None,  # noqa: ARG001 - LabelledCommand reads it
-    recursive: Annotated[
-        bool, typer.Option("--recursive", help="Search folders below the given ones.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    model: options.ModelOption = None,
+    experts: options.ExpertsOption = None,
+    latency_target: options.LatencyTargetOption = None,
+    throughput_target: options.ThroughputTargetOption = None,
+    extrapolate: options.ExtrapolateOption = None,
+    baseline: options.BaselineOption = None,
+    telemetry: options.TelemetryOption = None,
+    power_limit: options.PowerLimitOption = None,
+    ledger: options.LedgerOption = None,
+    tried: options.TriedOption = None,
+    recursive: options.RecursiveOption = False,
+    force: options.ForceOption = False,
 ) -> None:
     """Say where each millisecond of the decode steps in these traces goes, and why."""
     from wavewise.analysis import Settings
@@ -66,7 +67,23 @@ def analyze(
 
     targets = _targets(json=json, markdown=markdown, html=html, out=out)
     output.refuse_existing([path for _, path in targets], force)
-    settings = Settings(gpu=gpu, gpus=gpus, rules=rules, labels=labels_of(ctx), recursive=recursive)
+    settings = Settings(
+        gpu=gpu,
+        gpus=gpus,
+        rules=rules,
+        labels=labels_of(ctx),
+        recursive=recursive,
+        model=model,
+        experts=options.experts(experts),
+        extrapolate=options.sizes(extrapolate),
+        latency_target_ms=options.milliseconds(latency_target),
+        throughput_target=options.tokens_per_s(throughput_target),
+        baseline=baseline,
+        telemetry=telemetry,
+        power_limit_w=power_limit,
+        ledger=ledger,
+        tried=options.names(tried),
+    )
     with output.progress_on_stderr() as progress:
         findings = run(paths or [], settings=settings, progress=progress, unreadable=_name_on_stderr)
     if targets:
