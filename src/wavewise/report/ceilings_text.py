@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from wavewise.findings import Ceiling, Findings, WhatIf
 from wavewise.report.section import Cell, Column, Section, Table, code, number
 from wavewise.report.words import amount, ms, percent
-from wavewise.units import format_bytes, significant
+from wavewise.units import significant
 
 KERNEL_SUM, BUSY, STEP = "kernel_sum", "busy", "step"
 
@@ -111,7 +111,7 @@ def _floors(here: Sequence[Ceiling]) -> tuple[str, ...]:
     floored = [row for row in kernel if row.floor_ms is not None and row.family_ms]
     sentences = [
         f"{code(row.family)} takes {ms(row.family_ms or 0.0)} where its roofline floor is "
-        f"{ms(row.floor_ms or 0.0)} ({row.floor_bound}: {format_bytes(row.floor_bytes or 0.0)}, "
+        f"{ms(row.floor_ms or 0.0)} ({row.floor_bound}: {significant((row.floor_bytes or 0.0) / 1e9)} GB, "
         f"{significant((row.floor_flops or 0.0) / 1e9)} GFLOP): it runs at "
         f"{percent((row.floor_ms or 0.0) / (row.family_ms or 1.0))} of it."
         for row in floored
