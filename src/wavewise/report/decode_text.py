@@ -59,7 +59,7 @@ def _launch_bound(views: tuple[PointView, ...]) -> list[str]:
     labels = ", ".join(view.label for view in hosted)
     return [
         f"Step boundaries (host time) are longer than the GPU's own work at {labels}: "
-        f"there a faster kernel shortens nothing that the host cannot use."
+        f"there even kernels that cost nothing would save less than half of the step."
     ]
 
 
