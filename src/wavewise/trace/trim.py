@@ -179,7 +179,7 @@ def _arguments(row: dict[str, object]) -> dict[str, object]:
         "registers per thread": row["registers_per_thread"],
         "shared memory": row["shared_memory_bytes"],
         "blocks per SM": _shortest(row["recorded_blocks_per_sm"], 1.0),
-        "est. achieved occupancy %": _shortest(row["recorded_occupancy"], 100.0),
+        "est. achieved occupancy %": _shortest(row["recorded_occupancy"], 0.01),
     }
     if row["grid_x"] is not None:
         values["grid"] = [row[f"grid_{axis}"] for axis in "xyz"]
@@ -189,8 +189,14 @@ def _arguments(row: dict[str, object]) -> dict[str, object]:
 
 
 def _shortest(value: object, unit: float) -> float | None:
-    """A 32-bit float times `unit`, in the fewest digits that still read back as the same 32 bits."""
-    return float(f"{value * unit:.7g}") if isinstance(value, float) else None
+    """A 32-bit float in units of `unit`, in the fewest digits that read back as the same 32 bits."""
+    if not isinstance(value, float):
+        return None
+    for digits in range(6, 10):
+        written = float(f"{value / unit:.{digits}g}")
+        if np.float32(written * unit) == np.float32(value):
+            return written
+    return value / unit
 
 
 def _event(
