@@ -189,33 +189,37 @@ def _gather(
         for half in gl.static_range(UNITS):
             u = j * UNITS + half
             async_copy.wait_group(AHEAD - 1)
-            coming = u + AHEAD
-            iv = i + (half + AHEAD) // UNITS
-            at = coming % DEPTH
-            _fetch_rows(
-                iv, hi, (half + AHEAD) % UNITS, scopes, indices.index(coming % 8), bias.index(coming % (8 * UNITS)),
-                R0.index(at), R1.index(at), R2.index(at), R3.index(at), RS.index(at), T, NWP, SHIFT,
-            )  # fmt: skip
-            iw = i + (half + 2 * AHEAD) // UNITS
-            _fetch_indices(iw, hi, (half + 2 * AHEAD) % UNITS, scopes, indices.index((u + 2 * AHEAD) % 8), T, NWP)
-            async_copy.commit_group()
+            # Read before the next copies are issued: the queue to shared memory is first come, first served.
             raw = u % DEPTH
             s = RS.index(raw).load(gl.SliceLayout(1, L))
+            x2 = R2.index(raw).load(L)
+            x1 = R1.index(raw).load(L)
+            rope = R3.index(raw).load(W)
+            coming = u + AHEAD
+            at = coming % DEPTH
+            _fetch_rows(
+                i + (half + AHEAD) // UNITS, hi, (half + AHEAD) % UNITS, scopes,
+                indices.index(coming % 8), bias.index(coming % (8 * UNITS)),
+                R0.index(at), R1.index(at), R2.index(at), R3.index(at), RS.index(at), T, NWP, SHIFT,
+            )  # fmt: skip
+            mbarrier.wait(empty.index(slot), ((j // NB) & 1) ^ 1)
+            # Read behind the wait, which the compiler does not move reads across: it would else decode all of
+            # the unit before the copies above, and write it in one burst at the end.
+            x0 = R0.index(raw).load(L)
             s0 = s.to(gl.int32)
             s1 = (s >> 32).to(gl.int32)
-            x0 = R0.index(raw).load(L)
-            x1 = R1.index(raw).load(L)
-            x2 = R2.index(raw).load(L)
-            rope = R3.index(raw).load(W)
+            k1 = K1.index(slot).slice(half * 32, 32, dim=0)
             tail = _beside(_decode_chunks(x2, s1, 2, L), rope, W)
-            k1 = _beside(_decode_chunks(x1, s1, 0, L), tail, W)
-            k0 = _decode_chunks(x0, s0, 0, L)
-            if half == 0:
-                mbarrier.wait(empty.index(slot), ((j // NB) & 1) ^ 1)
-            K1.index(slot).slice(half * 32, 32, dim=0).store(k1)
-            K0.index(slot).slice(half * 32, 32, dim=0).store(k0)
-        fence_async_shared()
-        mbarrier.arrive(full.index(slot), count=1)
+            k1.store(_beside(_decode_chunks(x1, s1, 0, L), tail, W))
+            K0.index(slot).slice(half * 32, 32, dim=0).store(_decode_chunks(x0, s0, 0, L))
+            if half == UNITS - 1:
+                fence_async_shared()
+                mbarrier.arrive(full.index(slot), count=1)
+            _fetch_indices(
+                i + (half + 2 * AHEAD) // UNITS, hi, (half + 2 * AHEAD) % UNITS, scopes,
+                indices.index((u + 2 * AHEAD) % 8), T, NWP,
+            )  # fmt: skip
+            async_copy.commit_group()
     async_copy.wait_group(0)
 
 
@@ -269,8 +273,10 @@ def _score(
     dq = gl.arange(0, 256, gl.SliceLayout(0, LQ))
     query_stride_n, query_stride_h = query_strides
     rows = query + n.to(gl.int64) * query_stride_n + hq[:, None] * query_stride_h + dq[None, :]
-    Q0.store(gl.load(rows))
-    Q1.store(gl.load(rows + 256))
+    async_copy.async_copy_global_to_shared(Q0, rows)
+    async_copy.async_copy_global_to_shared(Q1, rows + 256)
+    async_copy.commit_group()
+    async_copy.wait_group(0)
     fence_async_shared()
     m = gl.full([64], float("-inf"), gl.float32, MS)
     l = gl.full([64], 0.0, gl.float32, MS)
@@ -283,13 +289,14 @@ def _score(
     for j in range(0, hi - lo - 1):
         slot = j % NB
         following = (j + 1) % NB
+        # The tensor cores work on the next tile's scores while this one's softmax runs.
+        mbarrier.wait(full.index(following), ((j + 1) // NB) & 1)
+        S_next = warpgroup_mma(Q0, K0.index(following).permute((1, 0)), zero, use_acc=False, is_async=True)
+        S_next = warpgroup_mma(Q1, K1.index(following).permute((1, 0)), S_next, is_async=True)
         m, l, alpha, weights = _publish_weights(S, m, l, j, scale_log2, bias, P, factor, p_full, p_empty)
         o = o * gl.convert_layout(alpha, MO)[:, None]
         o = warpgroup_mma(gl.convert_layout(weights, LP), K0.index(slot), o, is_async=True)
-        mbarrier.wait(full.index(following), ((j + 1) // NB) & 1)
-        S = warpgroup_mma(Q0, K0.index(following).permute((1, 0)), zero, use_acc=False, is_async=True)
-        S = warpgroup_mma(Q1, K1.index(following).permute((1, 0)), S, is_async=True)
-        o, S = warpgroup_mma_wait(0, [o, S])
+        o, S = warpgroup_mma_wait(0, [o, S_next])
         mbarrier.arrive(empty.index(slot), count=1)
     j = hi - lo - 1
     m, l, alpha, weights = _publish_weights(S, m, l, j, scale_log2, bias, P, factor, p_full, p_empty)
@@ -451,8 +458,11 @@ def _attend_narrow(
     LQ: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [4, 1], [1, 0])
     hq = (h0 + gl.arange(0, BLOCK_H, gl.SliceLayout(1, LQ))).to(gl.int64)
     dq = gl.arange(0, 256, gl.SliceLayout(0, LQ))
-    Q0.store(gl.load(query + hq[:, None] * query_stride + dq[None, :]))
-    Q1.store(gl.load(query + hq[:, None] * query_stride + 256 + dq[None, :]))
+    rows = query + hq[:, None] * query_stride + dq[None, :]
+    async_copy.async_copy_global_to_shared(Q0, rows)
+    async_copy.async_copy_global_to_shared(Q1, rows + 256)
+    async_copy.commit_group()
+    async_copy.wait_group(0)
     fence_async_shared()
     m = gl.full([BLOCK_H], float("-inf"), gl.float32, MS)
     l = gl.full([BLOCK_H], 0.0, gl.float32, MS)
