@@ -83,6 +83,8 @@ def test_the_launch_adds_threads_and_dynamic_shared_memory():
     ).rows
     by_name = {row.resources.kernel: row for row in rows}
     assert by_name["bounded"].resources.shared_memory_bytes == 80_000
+    assert by_name["bounded"].resources.threads_per_cta == 256  # .reqntid: the launch cannot be another
+    assert by_name["free"].resources.threads_per_cta == 128
     assert (by_name["bounded"].ctas_per_sm, by_name["bounded"].waves) == (1, 2)
     assert by_name["bounded"].wave_efficiency == pytest.approx(256 / 376)
 
@@ -118,3 +120,17 @@ def test_what_holds_no_kernel_is_refused(tmp_path):
         audit_binary(HERE / "two_architectures.fatbin", ["h200"], threads=0)
     with pytest.raises(UsageError, match="negative"):
         audit_binary(HERE / "two_architectures.fatbin", ["h200"], dynamic_shared_memory=-1)
+
+
+def test_launch_bounds_are_a_maximum_that_a_launch_may_undercut(cubin, tmp_path):
+    text = PTX.replace(".reqntid 256, 1, 1", ".maxntid 512, 1, 1")
+    (tmp_path / "k.ptx").write_text(text)
+    file = tmp_path / "k.cubin"
+    subprocess.run(
+        [tool("ptxas"), "-arch=sm_90", tmp_path / "k.ptx", "-o", file], check=True, capture_output=True
+    )
+    plain = {row.resources.kernel: row for row in audit_binary(file, ["h200"]).rows}["bounded"]
+    assert (plain.resources.threads_per_cta, plain.resources.threads_are_bound) == (512, True)
+    assert "most it may be launched with" in plain.notes[0]
+    given = {row.resources.kernel: row for row in audit_binary(file, ["h200"], threads=64).rows}["bounded"]
+    assert (given.resources.threads_per_cta, given.notes) == (64, ())

@@ -116,6 +116,7 @@ def _kernels(elf: _Elf) -> Iterator[Resources]:
             threads_per_cta=_product(
                 attributes.get("EIATTR_REQNTID") or attributes.get("EIATTR_MAX_THREADS")
             ),
+            threads_are_bound="EIATTR_REQNTID" not in attributes and "EIATTR_MAX_THREADS" in attributes,
             registers_per_thread=elf.registers.get(name),
             stack_bytes=elf.stack.get(name),
             shared_memory_bytes=shared,

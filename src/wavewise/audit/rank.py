@@ -46,6 +46,8 @@ def row(
     )
     residency, waves = occupancy_of(gpu, launch)
     notes = [residency.note] if residency.note else []
+    if found.threads_are_bound:
+        notes.append(f"{found.kernel}: {threads} threads per CTA is the most it may be launched with")
     columns = found.tensor_memory_columns
     if columns and residency.ctas_per_sm and columns * residency.ctas_per_sm > _TENSOR_MEMORY_COLUMNS:
         holds = _TENSOR_MEMORY_COLUMNS // columns

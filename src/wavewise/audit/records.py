@@ -25,6 +25,7 @@ class Resources(Result, frozen=True, kw_only=True):
         arch: as the compiler names it: "sm_90a".
         threads_per_cta: warps x 32, warps of specialised partitions included; None where a binary does not
             record it.
+        threads_are_bound: the binary records a maximum (launch bounds), not the launch's own size.
         shared_memory_bytes: static + dynamic; of a binary the static part only, its launch adds the rest.
         spill_store_bytes, spill_load_bytes: per thread, as ptxas reports them; a binary does not record them.
         stack_bytes: local memory per thread: spills, and arrays that registers cannot hold.
@@ -35,6 +36,7 @@ class Resources(Result, frozen=True, kw_only=True):
     kernel: str
     arch: str
     threads_per_cta: int | None = None
+    threads_are_bound: bool = False
     registers_per_thread: int | None = None
     spill_store_bytes: int | None = None
     spill_load_bytes: int | None = None

@@ -119,7 +119,7 @@ def audit_binary(
     Args:
         path: the binary.
         gpus: catalogue ids, driver names or specs.
-        threads: per CTA, where the binary does not record them (and in place of a bound that it records).
+        threads: per CTA, where the binary records none or only a maximum; what it fixes stays.
         dynamic_shared_memory: bytes that the launch adds.
         grid: formula of the grid.
         let: values for names in it.
@@ -138,7 +138,12 @@ def audit_binary(
     specs = _specs(gpus, known_gpus)
     found = read_binary(path)
     if threads is not None:
-        found = tuple(msgspec.structs.replace(f, threads_per_cta=threads) for f in found)
+        found = tuple(
+            msgspec.structs.replace(f, threads_per_cta=threads, threads_are_bound=False)
+            if f.threads_per_cta is None or f.threads_are_bound
+            else f
+            for f in found
+        )
     rows = [
         row(spec, None, f, grid, let or {}, dynamic_shared_memory)
         for spec in specs
