@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from wavewise.report.section import code, listing, number, plain, spans
 from wavewise.report.words import (
     bound,
+    families_in_words,
     grid_text,
     middle,
     percent,
@@ -94,6 +95,14 @@ def test_counts_agree_with_their_nouns() -> None:
     assert plural(2300, "step") == "2,300 steps"
     assert plural(2, "family", "families") == "2 families"
     assert plural(2.5, "launch", "launches") == "2.5 launches"
+
+
+def test_families_are_called_by_their_words() -> None:
+    assert (
+        families_in_words("`moe_gemm` is the slope, `other` is not")
+        == "MoE GEMM is the slope, `other` is not"
+    )
+    assert families_in_words("moe_gemm and `moe_gemms`") == "moe_gemm and `moe_gemms`"
 
 
 def test_small_helpers() -> None:

@@ -17,9 +17,9 @@ from wavewise.report import (
     scaling_text,
     steps_text,
 )
-from wavewise.report.section import Report, Section, listing
+from wavewise.report.section import Cell, Report, Section, listing
 from wavewise.report.verdict import helper_sentences, no_decode, per_point, verdict
-from wavewise.report.words import engine_words, plural, printable
+from wavewise.report.words import engine_words, families_in_words, plural, printable
 
 SUBJECTS = (
     decode_text,
@@ -41,16 +41,29 @@ LEVELS = ("stop", "caution", "info")
 
 def compose(findings: Findings) -> Report:
     """The report of `findings`: notes, verdict, summary, then sections in reading order."""
-    said = summary(findings)
+    said = tuple(map(families_in_words, summary(findings)))
+    found = [_in_words(section) for subject in SUBJECTS for section in subject.sections(findings)]
     return Report(
         title=title(findings),
         notes=notes(findings),
         verdict=verdict(findings),
         summary=said,
-        sections=_once(
-            [_without(section, said) for subject in SUBJECTS for section in subject.sections(findings)]
-        ),
+        sections=_once([_without(section, said) for section in found]),
     )
+
+
+def _in_words(section: Section) -> Section:
+    """The section with its families called by their words everywhere; tables keep the key on hover."""
+    tables = tuple(
+        replace(table, rows=tuple(tuple(map(_cell_in_words, row)) for row in table.rows))
+        for table in section.tables
+    )
+    return replace(section, sentences=tuple(map(families_in_words, section.sentences)), tables=tables)
+
+
+def _cell_in_words(cell: Cell) -> Cell:
+    words = families_in_words(cell.text)
+    return cell if words == cell.text else replace(cell, text=words, hover=cell.hover or cell.text.strip("`"))
 
 
 def _once(sections: list[Section]) -> tuple[Section, ...]:

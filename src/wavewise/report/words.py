@@ -43,6 +43,14 @@ def family_words(family: str) -> str:
     return FAMILY_WORDS.get(family, family.replace("_", " "))
 
 
+_FAMILY_CODE = re.compile(rf"`({'|'.join(name for name in FAMILY_WORDS if name != 'other')})`")
+
+
+def families_in_words(text: str) -> str:
+    """A sentence with its families called by their words, where it quotes their keys."""
+    return _FAMILY_CODE.sub(lambda found: FAMILY_WORDS[found.group(1)], text)
+
+
 def engine_words(engine: str) -> str:
     """An engine as it writes itself."""
     return ENGINE_WORDS.get(engine, engine)
