@@ -64,9 +64,12 @@ def _launch_words(spec: "GpuSpec", launch: "Launch") -> str:
             if len(dims) > 1
             else f"{launch.ctas:,} CTAs of "
         )
+    registers = (
+        f"{launch.registers_per_thread} registers" if launch.registers_per_thread else "registers not given"
+    )
     return (
         f"{spec.name}: {spec.sm_count} SMs, compute capability {spec.compute_capability}\n"
-        f"{grid}{launch.threads:,} threads, {launch.registers_per_thread} registers, "
+        f"{grid}{launch.threads:,} threads, {registers}, "
         f"{launch.shared_memory_bytes:,} B of shared memory"
     )
 
