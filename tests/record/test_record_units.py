@@ -313,7 +313,6 @@ def test_markers_are_counted_once_wherever_chunks_end(
             assert counted == {("decode", 32): 11, ("mixed", 30): 1, ("prefill", 1): 1}
         else:
             assert counted == {("decode", 32): 11, ("extend", 2): 1, ("extend", 1): 1}
-        assert traces.is_whole(file)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 40, 400, -9, -1])
@@ -322,7 +321,6 @@ def test_a_cut_trace_is_never_whole(tmp_path: Path, keep: int) -> None:
     for name, content in (("a.json.gz", data), ("a.json", gzip.decompress(data))):
         file = tmp_path / name
         file.write_bytes(content[:keep])
-        assert not traces.is_whole(file)
         found = traces.inspect(file, name)
         assert not found.complete
         assert found.reason is not None
@@ -375,19 +373,27 @@ def test_only_files_of_the_window_count(tmp_path: Path, monkeypatch: pytest.Monk
     wait = traces.Wait(tmp_path, before, ranks=2)
     assert wait.ready() is None
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "rank0.pt.trace.json.gz").write_bytes(gzip.compress(b"{}"))
+    kernel = b'{"traceEvents": [{"cat": "kernel", "name": "k"}]}'
+    (tmp_path / "host.async_llm.pt.trace.json.gz").write_bytes(gzip.compress(b"{}"))
+    (tmp_path / "sub" / "rank0.pt.trace.json.gz").write_bytes(gzip.compress(kernel))
     (tmp_path / "notes.txt").write_text("x")
     wait.ready()
     time.sleep(0.1)
-    assert wait.ready() is None, "two ranks are to write, one has"
-    (tmp_path / "sub" / "rank1.pt.trace.json.gz").write_bytes(gzip.compress(b"{")[:-3])
+    assert wait.ready() is None, "two ranks are to write; one has, and a front end"
+    (tmp_path / "sub" / "rank1.pt.trace.json.gz").write_bytes(gzip.compress(kernel)[:-3])
     wait.ready()
     time.sleep(0.1)
     assert wait.ready() is None, "the second is not whole"
-    (tmp_path / "sub" / "rank1.pt.trace.json.gz").write_bytes(gzip.compress(b"{}"))
+    (tmp_path / "sub" / "rank1.pt.trace.json.gz").write_bytes(gzip.compress(kernel))
     wait.ready()
     time.sleep(0.1)
-    assert [file.name for file in wait.ready() or []] == ["rank0.pt.trace.json.gz", "rank1.pt.trace.json.gz"]
+    ready = wait.ready()
+    assert ready is not None
+    assert [(file.file, file.gpu) for file in ready] == [
+        ("host.async_llm.pt.trace.json.gz", False),
+        ("rank0.pt.trace.json.gz", True),
+        ("rank1.pt.trace.json.gz", True),
+    ]
 
 
 def test_a_plain_trace_is_packed_when_taken_over(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from wavewise.record.model import Batch, Clock, Run, Server, Telemetry, TraceFil
 from wavewise.record.options import Options
 from wavewise.record.streams import Limits, Load
 from wavewise.record.telemetry import Sampler, count_samples, take_over
-from wavewise.record.traces import Wait, inspect, take
+from wavewise.record.traces import Wait, take
 
 _Say = Callable[[str], None]
 _DONE = ("recorded", "truncated", "none", "left_on_server")
@@ -328,7 +328,10 @@ class _Session:
             await self._calibrate(engine, server)
         while True:
             try:
-                await self._one_request(engine, server, self._prompt(engine), 2)
+                prompt = self._prompt(engine)
+                if isinstance(prompt, list):
+                    prompt[-1] = self._last_id  # what the vocabulary must hold
+                await self._one_request(engine, server, prompt, 2)
                 return
             except InputError as error:
                 if "vocab" not in str(error).lower() or not engine.takes_token_ids or self._last_id < 8:
@@ -446,7 +449,8 @@ class _Session:
 
     async def _wait_for_traces(
         self, folder: Path, window: Window, ranks: int | None
-    ) -> tuple[list[Path], bool]:
+    ) -> tuple[list[TraceFile], bool]:
+        """What the window wrote, and whether all of it is whole."""
         wait = Wait(folder, window.before, ranks)
         deadline = time.monotonic() + self.options.trace_timeout_s
         while time.monotonic() < deadline:
@@ -454,23 +458,25 @@ class _Session:
             if files is not None:
                 return files, True
             await asyncio.sleep(_POLL_S)
-        return wait.found, False
+        return await asyncio.to_thread(wait.found), False
 
-    def _take_traces(self, files: list[Path], size: int) -> list[TraceFile]:
+    def _take_traces(self, files: list[TraceFile], size: int) -> list[TraceFile]:
         """GPU traces into the folder, named by batch size and rank; a front end's trace stays where it is."""
-        seen = [(file, inspect(file, file.name)) for file in files]
-        gpu = [(file, trace) for file, trace in seen if trace.gpu]
+        gpu = [file for file in files if file.gpu]
         taken: list[TraceFile] = []
-        for rank, (file, trace) in enumerate(gpu):
+        for rank, trace in enumerate(gpu):
             name = f"bs{size}.json.gz" if len(gpu) == 1 else f"bs{size}-rank{rank}.json.gz"
+            source = Path(trace.source)
             try:
                 take(
-                    file, self.options.out / name, self.options.move_traces or file.parent.name == OWN_TRACES
+                    source,
+                    self.options.out / name,
+                    self.options.move_traces or source.parent.name == OWN_TRACES,
                 )
             except OSError as error:
                 raise InputError(
-                    f"{self.options.out / name}: cannot be written ({error.strerror}); free "
-                    "space, then run the same command again"
+                    f"{self.options.out / name}: cannot be written ({error.strerror}); free space, then run "
+                    "the same command again"
                 ) from error
             taken.append(msgspec.structs.replace(trace, file=name))
         return taken

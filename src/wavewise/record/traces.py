@@ -58,16 +58,17 @@ def new_since(before: Seen, now: Seen) -> dict[Path, tuple[int, int]]:
 class Wait:
     """Follows a folder until the window's traces are whole; asked again and again by the recorder's loop.
 
-    Whole means: a whole gzip stream, a whole JSON document, and no file of the window changed for a second.
+    That is: no file of the window changed for a second, each is a whole document, and each rank has written
+    one with GPU kernels (a front end's trace may be there long before them).
     """
 
     def __init__(self, folder: Path, before: Seen, ranks: int | None) -> None:
-        self._folder, self._before, self._ranks = folder, before, ranks
+        self._folder, self._before, self._ranks = folder, before, ranks or 1
         self._state: dict[Path, tuple[int, int]] = {}
         self._changed = time.monotonic()
-        self._judged: dict[tuple[Path, tuple[int, int]], bool] = {}
+        self._inspected: dict[tuple[Path, tuple[int, int]], TraceFile] = {}
 
-    def ready(self) -> list[Path] | None:
+    def ready(self) -> list[TraceFile] | None:
         """The window's files once all are whole, None before."""
         state = new_since(self._before, look(self._folder))
         if state != self._state:
@@ -75,28 +76,17 @@ class Wait:
             return None
         if not state or time.monotonic() - self._changed < _SETTLE_S:
             return None
-        for file, stamp in state.items():
-            if (file, stamp) not in self._judged:
-                self._judged[file, stamp] = is_whole(file)
-        whole = [file for file, stamp in state.items() if self._judged[file, stamp]]
-        # Each rank writes a file, a front end may write one more.
-        return sorted(whole) if len(whole) == len(state) and len(whole) >= (self._ranks or 1) else None
+        files = self.found()
+        whole = all(file.complete for file in files)
+        return files if whole and sum(file.gpu for file in files) >= self._ranks else None
 
-    @property
-    def found(self) -> list[Path]:
+    def found(self) -> list[TraceFile]:
         """The window's files as they are now, whole or not."""
-        return sorted(new_since(self._before, look(self._folder)))
-
-
-def is_whole(file: Path) -> bool:
-    """Whether a file ends as a trace does: the gzip stream with its trailer, the document with its brace."""
-    tail = b""
-    try:
-        for chunk in _chunks(file):
-            tail = (tail + chunk)[-64:]
-    except (OSError, EOFError):
-        return False
-    return tail.rstrip().endswith((b"}", b"]"))
+        state = new_since(self._before, look(self._folder))
+        for file, stamp in state.items():
+            if (file, stamp) not in self._inspected:
+                self._inspected[file, stamp] = inspect(file, file.name)
+        return [self._inspected[key] for key in sorted(state.items())]
 
 
 def inspect(file: Path, name: str) -> TraceFile:
