@@ -10,6 +10,7 @@ from wavewise.analysis.settings import Settings
 from wavewise.ceilings import (
     ModelShape,
     ceilings,
+    cut_to_layers,
     load_shape,
     read_telemetry,
     recognise,
@@ -49,7 +50,7 @@ def conclude(measured: Findings, settings: Settings, gpus: Catalogue, telemetry:
     model, reason = (None, stop) if stop else _fit(measured, settings, shape, sweep)
     gpu = _gpu_of(measured, gpus)
     rows = measured.operating_points or tuple(row for trace in measured.traces for row in trace.decode)
-    limits = ceilings(rows, shape, gpu)
+    limits = ceilings(rows, shape, gpu, tensor_parallel=settings.tensor_parallel)
     found = replace(
         measured,
         scaling=model.scaling if model else None,
@@ -58,7 +59,7 @@ def conclude(measured: Findings, settings: Settings, gpus: Catalogue, telemetry:
         context_scaling=() if stop else fit_context(measured.operating_points),
         ceilings=limits or None,
         ceilings_reason=None if limits else _NO_CLEAN_STEP,
-        what_ifs=what_ifs(rows, shape, gpu) or None,
+        what_ifs=what_ifs(rows, shape, gpu, tensor_parallel=settings.tensor_parallel) or None,
         signature=_signature(settings, telemetry),
         **_targets(settings, model, sweep, limits, reason),
     )
@@ -67,9 +68,8 @@ def conclude(measured: Findings, settings: Settings, gpus: Catalogue, telemetry:
 
 
 def _shape(measured: Findings, settings: Settings) -> ModelShape | None:
-    if settings.model:
-        return load_shape(settings.model)
-    return recognise(row for trace in measured.traces for row in trace.kernels)
+    kernels = [row for trace in measured.traces for row in trace.kernels]
+    return cut_to_layers(load_shape(settings.model), kernels) if settings.model else recognise(kernels)
 
 
 def _fit(
@@ -100,10 +100,7 @@ def _targets(
             answers["targets_reason"] = reason
     if settings.throughput_target is not None:
         if sweep:
-            of_sweep = [limit for limit in limits if limit.context_length == sweep[0].context_length]
-            answers["throughput_target"] = throughput_target(
-                model, sweep, settings.throughput_target, of_sweep
-            )
+            answers["throughput_target"] = throughput_target(model, sweep, settings.throughput_target, limits)
         else:
             answers["targets_reason"] = reason or _NO_CLEAN_STEP
     return answers

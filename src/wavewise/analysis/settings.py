@@ -23,6 +23,7 @@ class Settings:
         recursive: search folders below the given ones.
         model: a shipped model shape by name, or a TOML file; recognised by kernel names where not given.
         experts: routed experts and active experts per token, for the expert-activation law.
+        tensor_parallel: GPUs that share every layer, for the roofline floors; not told by a trace.
         extrapolate: batch sizes to predict.
         latency_target_ms, throughput_target: the two questions people bring.
         baseline: an earlier findings.json whose premises to check.
@@ -40,6 +41,7 @@ class Settings:
     recursive: bool = False
     model: str | None = None
     experts: tuple[int, int] | None = None
+    tensor_parallel: int | None = None
     extrapolate: tuple[int, ...] = ()
     latency_target_ms: float | None = None
     throughput_target: float | None = None

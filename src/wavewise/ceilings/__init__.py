@@ -4,6 +4,7 @@ from wavewise.ceilings.roofline import Floor as Floor
 from wavewise.ceilings.roofline import StepSetting as StepSetting
 from wavewise.ceilings.roofline import floors as floors
 from wavewise.ceilings.shapes import ModelShape as ModelShape
+from wavewise.ceilings.shapes import cut_to_layers as cut_to_layers
 from wavewise.ceilings.shapes import load_shape as load_shape
 from wavewise.ceilings.shapes import recognise as recognise
 from wavewise.ceilings.shapes import shipped as shipped

@@ -184,15 +184,20 @@ def recognise(kernels: Iterable[KernelRow]) -> ModelShape | None:
             any(re.search(pattern, name) for name in names) for pattern in shape.recognise
         ):
             continue
-        layers = _layers(shape, rows)
-        return msgspec.structs.replace(
-            shape,
-            layer_count=layers or shape.layer_count,
-            layers_counted=layers is not None,
-            origin="recognised by kernel names"
-            + (f", {layers} of {shape.layer_count} layers" if layers and layers != shape.layer_count else ""),
-        )
+        found = msgspec.structs.replace(shape, layers_counted=False, origin="recognised by kernel names")
+        return cut_to_layers(found, rows)
     return None
+
+
+def cut_to_layers(shape: ModelShape, kernels: Iterable[KernelRow]) -> ModelShape:
+    """The shape with the layers that the trace's launches show, where `layer_kernel` tells them."""
+    layers = _layers(shape, tuple(kernels))
+    if layers is None:
+        return shape
+    cut = "" if layers == shape.layer_count else f", {layers} of {shape.layer_count} layers"
+    return msgspec.structs.replace(
+        shape, layer_count=layers, layers_counted=True, origin=f"{shape.origin}{cut}"
+    )
 
 
 def _layers(shape: ModelShape, rows: tuple[KernelRow, ...]) -> int | None:

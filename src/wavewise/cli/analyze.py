@@ -50,6 +50,7 @@ def analyze(
     label: LabelOption = None,  # noqa: ARG001 - LabelledCommand reads it
     model: options.ModelOption = None,
     experts: options.ExpertsOption = None,
+    tensor_parallel: options.TensorParallelOption = None,
     latency_target: options.LatencyTargetOption = None,
     throughput_target: options.ThroughputTargetOption = None,
     extrapolate: options.ExtrapolateOption = None,
@@ -75,6 +76,7 @@ def analyze(
         recursive=recursive,
         model=model,
         experts=options.experts(experts),
+        tensor_parallel=tensor_parallel,
         extrapolate=options.sizes(extrapolate),
         latency_target_ms=options.milliseconds(latency_target),
         throughput_target=options.tokens_per_s(throughput_target),

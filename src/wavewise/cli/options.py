@@ -29,6 +29,12 @@ ExpertsOption = Annotated[
     str | None,
     typer.Option("--experts", metavar="N,K", help="Routed experts, and active ones per token: 256,6."),
 ]
+TensorParallelOption = Annotated[
+    int | None,
+    typer.Option(
+        "--tensor-parallel", metavar="GPUS", min=1, help="GPUs that share every layer, for roofline floors."
+    ),
+]
 ExtrapolateOption = Annotated[
     str | None, typer.Option("--extrapolate", metavar="SIZES", help="Batch sizes to predict: 96,128,160.")
 ]

@@ -107,12 +107,13 @@ def throughput_target(
         model: the sweep's model; None where only one batch size is known.
         points: the measured operating points.
         target_tokens_per_s: what is wanted, of the whole batch.
-        ceilings: of the same points; those on basis "step" say which family, if free, would suffice.
+        ceilings: those of the largest point on basis "step" say which family, if free, would suffice.
     """
     measured = {p.batch_size: _tokens_per_s(p) for p in points}
     best_size = max(measured, key=lambda size: measured[size])
     needed = target_tokens_per_s / measured[best_size]
-    suffice, best_family = _families(ceilings, max(measured), target_tokens_per_s)
+    largest = max(points, key=lambda point: point.batch_size)
+    suffice, best_family = _families(ceilings, largest, target_tokens_per_s)
     met = [size for size, rate in sorted(measured.items()) if rate >= target_tokens_per_s]
     if met:
         sentence = (
@@ -231,13 +232,15 @@ def _host_free(model: ScalingModel | None, target: float) -> bool | None:
 
 
 def _families(
-    ceilings: Sequence[Ceiling], batch_size: int, target: float
+    ceilings: Sequence[Ceiling], point: OperatingPoint, target: float
 ) -> tuple[tuple[str, ...], tuple[str, float] | None]:
-    """(families that reach the target if free at the largest measured size, the best one and its limit)."""
+    """(families that reach the target if free at this point, the best one and its limit)."""
     rates = {
         c.family: c.tokens_per_s_if_free
         for c in ceilings
-        if c.basis == "step" and c.batch_size == batch_size and c.tokens_per_s_if_free is not None
+        if c.basis == "step"
+        and (c.batch_size, c.context_length) == (point.batch_size, point.context_length)
+        and c.tokens_per_s_if_free is not None
     }
     if not rates:
         return (), None
