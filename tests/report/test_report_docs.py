@@ -66,3 +66,24 @@ def test_every_column_that_claims_an_explanation_has_one() -> None:
         for table in section.tables:
             for column in table.columns:
                 assert column.term is None or column.term in glossary(), (table.name, column)
+
+
+def test_the_first_report_quotes_what_the_program_prints() -> None:
+    import io
+
+    from rich.console import Console
+
+    from wavewise.analysis import analyze
+    from wavewise.report import render_terminal
+
+    sweep = DOCS.parent / "examples" / "h200-vllm-dsv4" / "context4k"
+    if not sweep.is_dir():
+        pytest.skip("the example sweep is not in this checkout")
+    out = io.StringIO()
+    render_terminal(analyze([sweep]), Console(file=out))
+    quoted = re.findall(
+        r"^```text\n(.*?)^```$", (DOCS / "reading-your-first-report.md").read_text("utf-8"), re.M | re.S
+    )
+    assert len(quoted) == 9
+    for block in quoted:
+        assert block in out.getvalue()
