@@ -501,6 +501,26 @@ def test_fallbacks_are_recognised_by_name_family_and_capability(family: str, nam
     assert words in found.evidence
 
 
+def test_a_fallback_for_missing_hardware_is_no_port() -> None:
+    made = findings(
+        (point(64, {"moe_gemm": 4207.0}),), (kernel("moe_gemm", 4207.0, name="marlin_moe_wna16::Marlin"),)
+    )
+    assert "needs FP4 tensor cores, which 9.0 does not have" in judge("fallback-kernels", made).evidence
+
+
+def test_the_heads_of_a_kernel_are_read_from_its_name() -> None:
+    name = "void sm90::decode::sparse_fp8::kernel<sm90::decode::sparse_fp8::KernelTemplate<(ModelType)1, 64>, P>(P)"
+    made = findings((point(64, {"attention_split": 230.0}),), (kernel("attention_split", 230.0, name=name),))
+    assert judge("native-head-width", made, heads_per_gpu=64).saving_us == 0.0
+    assert judge("native-head-width", made, heads_per_gpu=16).saving_us == pytest.approx(230 * 0.75 / 2)
+    assert judge("native-head-width", made).saving_us is None
+
+
+def test_a_schedule_is_kept_once_for_each_kind_of_layer() -> None:
+    found = judge("helper-kernels", schedule_sweep(), attention_kinds=3)
+    assert found.saving_us == pytest.approx(253.0 * 5 / 8)
+
+
 def test_fused_kernels_are_no_fallbacks() -> None:
     made = findings(
         (point(64, {"attention_split": 230.0, "dense_gemm": 100.0}),),

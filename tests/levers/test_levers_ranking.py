@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from levers_builders import H200, PRO_6000, expert_fit, findings, kernel, next_cta, point
 
+from wavewise.ceilings import load_shape
 from wavewise.errors import InputError, UsageError
 from wavewise.findings import Findings, Lever
 from wavewise.levers import Known, Ledger, load_catalogue, load_ledger, rank
@@ -83,6 +84,18 @@ def test_a_saving_is_recomputed_from_its_basis() -> None:
     assert f"{18.0 * 256:.1f} us" in lever.basis
     assert f"{share[6]:.4f}" in lever.basis
     assert f"{share[4]:.4f}" in lever.basis
+
+
+def test_a_models_shape_completes_what_is_known() -> None:
+    shape = load_shape("deepseek-v4-flash")
+    filled = Known(kernel_heads=64).with_shape(shape, 4)
+    # 43 layers: window, sparse and heavy ones; 64 heads over 4 GPUs; 3 x 4096 x 2048 weights of 4.25 bits over 4.
+    assert (filled.attention_kinds, filled.moe_layers, filled.heads_per_gpu) == (3, 43, 16)
+    assert filled.expert_bytes == round(3 * 4096 * 2048 * 4.25 / 8 / 4)
+    assert filled.model == "DeepSeek-V4-Flash"
+    unknown = Known().with_shape(shape, None)
+    assert (unknown.heads_per_gpu, unknown.expert_bytes) == (None, None)
+    assert Known(model="mine", heads_per_gpu=8).with_shape(shape, 4).heads_per_gpu == 8
 
 
 def test_no_saving_passes_the_ceiling_of_its_families() -> None:

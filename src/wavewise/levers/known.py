@@ -1,6 +1,8 @@
-"""What a trace cannot tell and its owner may know: stated once, handed to the evaluators and the ledger."""
+"""What a trace cannot tell and its owner may know, or its model's shape says; handed to evaluators and ledger."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from wavewise.ceilings import ModelShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +15,7 @@ class Known:
         interconnect: "pcie", "nvlink", ...; taken from the GPU's form factor where that leaves no choice.
         heads_per_gpu: query heads of this GPU's shard.
         kernel_heads: heads that the attention kernel computes, padding included.
+        attention_kinds: how many kinds of layers attend to different numbers of tokens.
         expert_bytes: weight bytes of one routed expert in one layer, this GPU's share of it.
         moe_layers: layers with routed experts.
         l2_bytes: the GPU's L2 cache.
@@ -23,6 +26,32 @@ class Known:
     interconnect: str | None = None
     heads_per_gpu: int | None = None
     kernel_heads: int | None = None
+    attention_kinds: int | None = None
     expert_bytes: int | None = None
     moe_layers: int | None = None
     l2_bytes: int | None = None
+
+    def with_shape(self, shape: ModelShape | None, gpus: int | None) -> "Known":
+        """These facts, completed by a model's shape; what was stated stands.
+
+        Args:
+            shape: the model's.
+            gpus: that share a layer, None where unknown: figures of one GPU's share are then left out.
+        """
+        if shape is None:
+            return self
+        kinds = {
+            kind for kind in shape.layers if shape.attention is not None and kind in shape.attention.kinds
+        }
+        filled = replace(self, model=self.model or shape.name)
+        if kinds and self.attention_kinds is None:
+            filled = replace(filled, attention_kinds=len(kinds))
+        if shape.experts is not None and shape.layers_counted:
+            layers = max(0, shape.layer_count - shape.experts.dense_layers)
+            filled = replace(filled, moe_layers=self.moe_layers or layers)
+        if shape.experts is not None and gpus is not None and self.expert_bytes is None:
+            weights = 3 * shape.hidden * shape.experts.intermediate
+            filled = replace(filled, expert_bytes=round(weights * shape.experts.bits_per_weight / 8 / gpus))
+        if shape.attention is not None and gpus is not None and self.heads_per_gpu is None:
+            filled = replace(filled, heads_per_gpu=max(1, shape.attention.heads // gpus))
+        return filled

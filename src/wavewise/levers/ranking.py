@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wavewise.ceilings import ModelShape, recognise
 from wavewise.errors import UsageError
 from wavewise.findings import Findings, Lever
 from wavewise.levers.catalogue import Catalogue, LeverSpec, load_catalogue
@@ -34,6 +35,7 @@ def rank(
     ledger: Ledger | None = None,
     tried: Sequence[str] = (),
     known: Known | None = None,
+    shape: ModelShape | None = None,
     catalogue: Catalogue | None = None,
     batch_size: int | None = None,
 ) -> tuple[Lever, ...]:
@@ -48,6 +50,7 @@ def rank(
         ledger: entries to match; None without one.
         tried: names of levers that somebody tried or asks about.
         known: facts that a trace does not hold.
+        shape: the model's; recognised by kernel names where None.
         catalogue: levers; the packaged ones by default.
         batch_size: the operating point to judge at.
 
@@ -58,7 +61,7 @@ def rank(
     Raises:
         UsageError: a tried name that nobody knows, or a batch size that has no clean steps.
     """
-    known = known or Known()
+    known = _completed(known or Known(), findings, shape)
     levers = catalogue or load_catalogue()
     named = {levers.find(name).id: name for name in tried}
     points = views(findings, known)
@@ -75,6 +78,18 @@ def rank(
         ranked.append((_order(judged, reference, spec), lever))
     ranked.sort(key=lambda pair: pair[0])
     return tuple(lever for _, lever in ranked)
+
+
+def _completed(known: Known, findings: Findings, shape: ModelShape | None) -> Known:
+    """The known facts with what the model's shape adds.
+
+    One GPU computes a layer alone where the run had one rank or no collective runs in its decode steps.
+    """
+    if shape is None:
+        shape = recognise(kernel for trace in findings.traces for kernel in trace.kernels)
+    families = {kernel.family for trace in findings.traces for kernel in trace.kernels}
+    alone = not families & {"all_reduce", "collective_other"}
+    return known.with_shape(shape, 1 if alone else None)
 
 
 def _reference(points: Sequence[View], batch_size: int | None) -> View | None:

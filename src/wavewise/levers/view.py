@@ -37,6 +37,7 @@ class View:
     batch_size: int | None
     bucket: int | None
     context_length: int | None
+    context_label: str | None
     clean_steps: int
     step_us: float
     span_us: float
@@ -80,11 +81,8 @@ class View:
 
     def comparable(self, other: "View") -> bool:
         """Same GPU, engine and context: only the batch size may differ."""
-        return (self.gpu.name, self.engine, self.context_length) == (
-            other.gpu.name,
-            other.engine,
-            other.context_length,
-        )
+        mine = (self.gpu.name, self.engine, self.context_length, self.context_label)
+        return mine == (other.gpu.name, other.engine, other.context_length, other.context_label)
 
     def sum_us(self, families: Sequence[str]) -> float:
         """Summed kernel time of the families, us per step."""
@@ -118,7 +116,7 @@ class View:
                 c
                 for c in self.findings.ceilings or ()
                 if (c.family, c.batch_size, c.basis) == (family, self.batch_size, basis)
-                and c.context_length == self.context_length
+                and (c.context_length, c.context_label) == (self.context_length, self.context_label)
             ),
             None,
         )
@@ -166,6 +164,7 @@ def _of_point(findings: Findings, known: Known, point: OperatingPoint) -> View:
         batch_size=point.batch_size,
         bucket=point.bucket,
         context_length=point.context_length,
+        context_label=point.context_label,
         clean_steps=point.clean_steps,
         step_us=point.step_ms.median * US_PER_MS,
         span_us=point.gpu_span_ms.median * US_PER_MS,
@@ -188,6 +187,7 @@ def _of_row(findings: Findings, known: Known, index: int, trace: TraceFindings, 
         batch_size=row.batch_size,
         bucket=row.bucket,
         context_length=row.context_length,
+        context_label=None,
         clean_steps=row.clean_steps,
         step_us=row.step_ms.median * US_PER_MS,
         span_us=row.gpu_span_ms.median * US_PER_MS,

@@ -5,6 +5,7 @@ import re
 from wavewise.levers.catalogue import LeverSpec
 from wavewise.levers.interconnect import interconnect
 from wavewise.levers.judgement import Judgement, nothing, unknown
+from wavewise.levers.names import short_name
 from wavewise.levers.view import View
 
 _MANY_HOPS = re.compile(r"ncclDevKernel_AllReduce|ncclKernel_AllReduce|RING|TREE", re.IGNORECASE)
@@ -34,7 +35,7 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         basis=f"{share:g} (assumed) x ["
         + " + ".join(f"{k.launches_per_step:g} x ({k.median_us:.1f} - {floor:g}) us" for k in slow)
         + "]",
-        evidence=f"{slow[0].name}: {slow[0].median_us:.1f} us a launch. Time in an all-reduce includes "
+        evidence=f"{short_name(slow[0].name)}: {slow[0].median_us:.1f} us a launch. Time in an all-reduce includes "
         f"waiting for "
         "the slowest rank, which no algorithm removes",
         confidence="low",

@@ -2,6 +2,7 @@
 
 from wavewise.levers.catalogue import LeverSpec
 from wavewise.levers.judgement import Judgement, nothing, unknown
+from wavewise.levers.names import short_name
 from wavewise.levers.packing import best_split, ctas
 from wavewise.levers.view import View
 
@@ -30,7 +31,9 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
             f"{kernel.launches_per_step:g} x ({kernel.median_us:.2f} us x (1 - {best.ratio:.3f}) - "
             f"{spec.number('reduce_us'):g} us reduction)"
         )
-        notes.append(f"{kernel.name}: {grid} CTAs on {view.gpu.sm_count} SMs; {best.splits} splits")
+        notes.append(
+            f"{short_name(kernel.name)}: {grid} CTAs on {view.gpu.sm_count} SMs; {best.splits} splits"
+        )
     if not parts:
         return nothing(
             "no unsplit dense GEMM leaves SMs empty for longer than a reduction would take "

@@ -9,6 +9,7 @@ import msgspec
 
 from wavewise.levers.catalogue import LeverSpec
 from wavewise.levers.judgement import Judgement, nothing, unknown
+from wavewise.levers.names import short_name
 from wavewise.levers.view import View
 
 
@@ -22,6 +23,7 @@ class Fallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         replacement: the kernel that runs elsewhere.
         runs_on: compute capabilities that the replacement is built for.
         source: where that is documented.
+        hardware: what the replacement needs of the GPU; no port helps where it is missing.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Fallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replacement: str
     runs_on: tuple[str, ...]
     source: str
+    hardware: str | None = None
 
 
 @lru_cache(maxsize=1)
@@ -53,14 +56,9 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
     capability = view.gpu.compute_capability
     notes: list[str] = []
     for kernel, fallback in found:
-        if capability is None:
-            verdict = f"runs on {', '.join(fallback.runs_on)}"
-        elif capability in fallback.runs_on:
-            verdict = "is built for this GPU: a matter of configuration"
-        else:
-            verdict = f"is built for {', '.join(fallback.runs_on)}, not for {capability}: a port"
+        verdict = _verdict(fallback, capability)
         notes.append(
-            f"{kernel.name} ({kernel.sum_us_per_step:.1f} us, {fallback.kind}): {fallback.replacement} "
+            f"{short_name(kernel.name)} ({kernel.sum_us_per_step:.1f} us, {fallback.kind}): {fallback.replacement} "
             f"{verdict}"
         )
     floors = _floors(view, {kernel.family for kernel, _ in found})
@@ -74,6 +72,18 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         evidence="; ".join(notes),
         upper_bound_us=max(0.0, bound - (floors or 0.0)),
     )
+
+
+def _verdict(fallback: Fallback, capability: str | None) -> str:
+    """What stands between this GPU and the replacement."""
+    built = ", ".join(fallback.runs_on)
+    if capability is None:
+        return f"runs on {built}"
+    if capability in fallback.runs_on:
+        return "is built for this GPU: a matter of configuration"
+    if fallback.hardware is not None:
+        return f"needs {fallback.hardware}, which {capability} does not have"
+    return f"is built for {built}, not for {capability}: a port"
 
 
 def _floors(view: View, families: set[str]) -> float | None:

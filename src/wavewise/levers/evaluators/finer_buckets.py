@@ -58,7 +58,8 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         f"({every.mean_us:.1f} us with one for each batch size), over {total} recorded decode steps",
         evidence=f"{sum(padded.values())} of {total} steps replay padding, {waste} padding rows; replay "
         f"times are "
-        f"medians of the recorded spans at buckets {sorted(spans)}, straight lines between them",
+        f"medians of the recorded spans at buckets {sorted(spans)}, straight lines between them. "
+        "The recorded steps stand for the batch sizes you serve only if they were recorded in service",
         confidence="medium",
         spans_batches=True,
     )

@@ -7,6 +7,7 @@ import msgspec
 from wavewise.errors import InputError
 from wavewise.levers.catalogue import LeverSpec
 from wavewise.levers.judgement import Judgement, nothing
+from wavewise.levers.names import short_name
 from wavewise.levers.view import View
 
 
@@ -29,12 +30,7 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
             continue
         launches = view.families[pair.helper].launches_per_step
         if pair.remedy == "reuse":
-            kept = helper * (1.0 - 1.0 / launches) if launches > 1 else 0.0
-            formula = (
-                f"{helper:.1f} us x (1 - 1/{launches:g}): once per step instead of {launches:g} times "
-                f"(at most: "
-                "layers that attend to different lengths need one each)"
-            )
+            kept, formula = _reused(helper, launches, view)
         else:
             kept = spec.number("realised") * helper
             formula = f"{spec.number('realised'):g} (assumed) x {helper:.1f} us of {pair.helper}"
@@ -56,6 +52,21 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
     )
 
 
+def _reused(helper: float, launches: float, view: View) -> tuple[float, str]:
+    """What is saved by running a helper once for each kind of layer instead of once per layer, and the formula."""
+    kinds = view.known.attention_kinds or 1
+    if launches <= kinds:
+        return 0.0, ""
+    each = (
+        f"once for each of the {kinds} kinds of layers"
+        if view.known.attention_kinds
+        else "once per step (at most: layers that attend to different lengths need one each)"
+    )
+    return helper * (1.0 - kinds / launches), (
+        f"{helper:.1f} us x (1 - {kinds}/{launches:g}): {each} instead of {launches:g} times"
+    )
+
+
 def _compare(view: View, pair: Pair) -> str:
     """The helper's time against the helped kernels' at every batch size, the judged one first."""
     names = _names(view, (pair.helper,)), _names(view, pair.helped)
@@ -70,7 +81,7 @@ def _compare(view: View, pair: Pair) -> str:
 
 def _names(view: View, families: Sequence[str]) -> str:
     kernels = view.kernels_of(families)
-    return f"{families[0]} ({kernels[0].name})" if kernels else families[0]
+    return f"{families[0]} ({short_name(kernels[0].name)})" if kernels else families[0]
 
 
 def _pairs(spec: LeverSpec) -> tuple[Pair, ...]:

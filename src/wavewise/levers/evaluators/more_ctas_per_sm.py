@@ -3,6 +3,7 @@
 from wavewise.findings import KernelRow, NextCta
 from wavewise.levers.catalogue import LeverSpec
 from wavewise.levers.judgement import Judgement, nothing, unknown
+from wavewise.levers.names import short_name
 from wavewise.levers.packing import ctas
 from wavewise.levers.view import View
 from wavewise.occupancy.waves import waves
@@ -29,7 +30,7 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         bound += kernel.sum_us_per_step * (1.0 - then / now)
         parts.append(f"{kernel.sum_us_per_step:.1f} us x (1 - {then}/{now} waves)")
         targets.append(
-            f"{kernel.name}: {kernel.ctas_per_sm} CTA(s)/SM by {kernel.limiter}, occupancy "
+            f"{short_name(kernel.name)}: {kernel.ctas_per_sm} CTA(s)/SM by {kernel.limiter}, occupancy "
             f"{100 * (kernel.occupancy or 0.0):.1f} %; {target.ctas_per_sm} at {_limits(kernel, target)}"
         )
     if not parts:

@@ -2,6 +2,7 @@
 
 from wavewise.levers.catalogue import LeverSpec
 from wavewise.levers.judgement import Judgement, nothing, unknown
+from wavewise.levers.names import short_name
 from wavewise.levers.packing import best_split, ctas
 from wavewise.levers.view import View
 
@@ -31,7 +32,7 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
             f"{spec.number('combine_us'):g} us"
         )
         notes.append(
-            f"{kernel.name}: {grid} CTAs on {view.gpu.sm_count} SMs (coverage "
+            f"{short_name(kernel.name)}: {grid} CTAs on {view.gpu.sm_count} SMs (coverage "
             f"{100 * min(1.0, grid / view.gpu.sm_count):.0f} %); {best.splits} splits make {best.ctas} "
             f"CTAs in "
             f"{best.waves} waves of 1/{best.splits} of the work"

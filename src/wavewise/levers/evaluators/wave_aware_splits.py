@@ -3,6 +3,7 @@
 from wavewise.levers.axes import split_axis
 from wavewise.levers.catalogue import LeverSpec
 from wavewise.levers.judgement import Judgement, nothing, unknown
+from wavewise.levers.names import short_name
 from wavewise.levers.packing import best_split
 from wavewise.levers.view import View
 
@@ -44,7 +45,7 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
             f"{axis.splits} make {best.ctas} CTAs in {best.waves} waves instead of "
             f"{axis.units * axis.splits} in {best.now_waves}"
         )
-        notes.append(f"{kernel.name}: {axis.why}")
+        notes.append(f"{short_name(kernel.name)}: {axis.why}")
     if not parts and open_questions:
         return unknown("the split axis of the grid (two batch sizes show it), CTAs per SM and the SM count")
     growth = combine * max(0.0, dearest_growth)
