@@ -1,6 +1,7 @@
 """The audit on a small zoo, against the compiled code itself (kernels need triton, no GPU)."""
 
 import linecache
+import os
 import re
 import subprocess
 import sys
@@ -231,6 +232,33 @@ def test_a_compiler_that_crashes_takes_no_audit_with_it(tmp_path):
     )
     with pytest.raises(InputError, match=r"the compiler crashed \(signal 6\)"):
         audit(f"{module}:scale_add", [{"BLOCK": 64}], ["h200"], signature=ZOO["scale_add"][0])
+
+
+def test_compiles_run_in_several_processes_and_prints_stay_out(tmp_path, capfd):
+    module = tmp_path / "audit_counting.py"
+    module.write_text(
+        f"import os, pathlib\nprint('imported')\npathlib.Path({str(tmp_path)!r}, f'pid-{{os.getpid()}}').touch()\n"
+        + (HERE / "audit_zoo.py").read_text()
+    )
+    report = audit(
+        f"{module}:gemv",
+        [{"BLOCK_M": m} for m in (16, 32, 64, 128)],
+        ["h200"],
+        signature=ZOO["gemv"][0],
+        jobs=2,
+        use_cache=False,
+    )
+    assert report.compiled == 4
+    here = {f"pid-{os.getpid()}"}
+    assert len({path.name for path in tmp_path.glob("pid-*")} - here) == 2
+    assert capfd.readouterr().out == ""
+
+
+def test_a_module_that_exits_is_an_input_error(tmp_path):
+    module = tmp_path / "audit_exiting.py"
+    module.write_text("raise SystemExit(5)\n")
+    with pytest.raises(InputError, match="SystemExit: 5"):
+        audit(f"{module}:k", [{}], ["h200"])
 
 
 def test_progress_is_told_per_compile():

@@ -62,12 +62,13 @@ def _feed(
     process: subprocess.Popen[bytes] | None = None
     try:
         while not stop.is_set() and (index := waiting.get()) is not None:
-            process = process if process is not None and process.poll() is None else _started()
-            found = _asked(process, jobs[index])
-            if found is None:
-                process.wait()
-                found = _crashed(jobs[index], process.returncode)
-                process = None
+            try:
+                process = process if process is not None and process.poll() is None else _started()
+                found = _asked(process, jobs[index])
+                if found is None:
+                    found, process = _crashed(jobs[index], f"crashed ({_end_of(process)})"), None
+            except OSError as error:
+                found = _crashed(jobs[index], f"could not be started ({error.strerror or error})")
             finished.put((index, found))
     finally:
         if process is not None:
@@ -100,10 +101,14 @@ def _asked(process: "subprocess.Popen[bytes]", job: Job) -> Resources | None:
         return None
 
 
-def _crashed(job: Job, status: int) -> Resources:
-    how = f"signal {-status}" if status < 0 else f"status {status}"
+def _end_of(process: "subprocess.Popen[bytes]") -> str:
+    status = process.wait()
+    return f"signal {-status}" if status < 0 else f"status {status}"
+
+
+def _crashed(job: Job, how: str) -> Resources:
     name = job.source.name if job.source else "kernel"
-    return Resources(kernel=name, arch=f"sm_{job.capability}", error=f"the compiler crashed ({how})")
+    return Resources(kernel=name, arch=f"sm_{job.capability}", error=f"the compiler {how}")
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> None:

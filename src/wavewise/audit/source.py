@@ -1,5 +1,6 @@
 """From what a user names to what Triton compiles: kernel, signature, constants, configurations."""
 
+import contextlib
 import importlib
 import importlib.util
 import itertools
@@ -107,8 +108,10 @@ def load(source: KernelSource) -> Any:
             sys.path.insert(0, entry)
     where = source.path or source.module
     try:
-        module = _module_at(source) if source.path else importlib.import_module(source.module)
-    except Exception as error:
+        # What the module prints while it is imported does not belong into a report on stdout.
+        with contextlib.redirect_stdout(sys.stderr):
+            module = _module_at(source) if source.path else importlib.import_module(source.module)
+    except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())
         raise InputError(f"{where}: cannot be imported ({type(error).__name__}: {said})") from error
     found: Any = module
