@@ -106,6 +106,7 @@ class Tables:
     Attributes:
         keys, shapes: the values.
         key_text, shape_text: their numbers by the text that says them, for the rung that compares text.
+        launch_text: texts of host calls' arguments that were found sound.
         raw_keys, raw_shapes: their numbers by the decoded values, for the rungs that decode.
     """
 
@@ -117,12 +118,13 @@ class Tables:
         self.shapes: Interner[Shape] = Interner()
         self.key_text: dict[bytes, int] = {}
         self.shape_text: dict[bytes, int] = {}
+        self.launch_text: dict[bytes, int] = {}
         self.raw_keys: dict[tuple[Any, ...], int] = {}
         self.raw_shapes: dict[tuple[Any, ...], int] = {}
 
     def forget(self) -> None:
         """Keeps the memory of what says the values bounded."""
-        for known in (self.key_text, self.shape_text, self.raw_keys, self.raw_shapes):
+        for known in (self.key_text, self.shape_text, self.launch_text, self.raw_keys, self.raw_shapes):
             if len(known) > self.REMEMBERED:
                 known.clear()
 

@@ -28,6 +28,7 @@ from wavewise.trace.kineto.events import (
     LAUNCH,
     MARKER,
     MISSING,
+    Args,
     Indices,
     Ints,
     Key,
@@ -54,10 +55,15 @@ def _word(text: bytes) -> np.uint64:
 
 _OPENS = _word(b"  {\n")
 _CLOSES = _word(b"  },\n")
-_FOUR_BYTES, _FIVE_BYTES = np.uint64(0xFFFF_FFFF), np.uint64(0xFF_FFFF_FFFF)
+_FOUR_BYTES, _FIVE_BYTES, _SIX_BYTES = (np.uint64((1 << 8 * count) - 1) for count in (4, 5, 6))
 _PH, _PH_X = _word(b'    "ph"'), _word(b': "X", "')
-_CAT, _TS, _DUR, _ARGS = _word(b'"cat": "'), _word(b'    "ts"'), _word(b', "dur":'), _word(b'    "arg')
-_CORRELATION, _EXTERNAL = _word(b'"correla'), _word(b'"Externa')
+_CAT, _DUR = _word(b'"cat": "'), _word(b', "dur":')
+_TS, _TS_END = _word(b'    "ts"'), _word(b'  "ts": ')  # at the line's start, and two bytes on
+_ARGS, _ARGS_END = _word(b'    "arg'), _word(b'args": {')  # likewise, five bytes on
+_ARGS_CLOSE = _word(b"    }\n")
+_ARGS_LENGTH = len(b'    "args": {\n')
+_CORRELATION, _CORRELATION_END = _word(b'"correla'), _word(b'ation": ')  # the second, seven bytes on
+_EXTERNAL = _word(b'"Externa')
 _CAT_AT = 15  # of '"cat": ' within '    "ph": "X", "cat": '
 _KEPT = sorted((_word((name + '", "name').encode()), kind) for name, kind in CATEGORIES.items())
 _KEPT_WORDS = np.array([word for word, _ in _KEPT], np.uint64)
@@ -105,7 +111,7 @@ class _Scan:
             line_starts[np.minimum(begins + 4, last)],
             line_starts[np.minimum(begins + 5, last)] - 1,
         )
-        _require((self._words[line_starts[begins[has_args] + 3]] == _ARGS).all())
+        self._check_arguments(begins[has_args], line_starts)
         correlation = np.full(len(kept), MISSING, np.int64)
         shape = np.full(len(kept), -1, np.int32)
         gpu = kind < LAUNCH
@@ -113,6 +119,7 @@ class _Scan:
         called = np.flatnonzero(has_args & (kind != MARKER))
         found, digits_end = self._correlations(called, arg_line, arg_end, correlation)
         shape[gpu] = self._shapes(np.flatnonzero(gpu), arg_line, arg_end, found, digits_end)
+        self._check_launches(called[~gpu[called]], arg_line, arg_end, found, digits_end)
         key = self._keys(first_line, time_line - 1)
         return Rows(key, shape, start, duration, correlation, count, Notes())
 
@@ -150,12 +157,19 @@ class _Scan:
         kept = np.flatnonzero(_KEPT_WORDS[place] == category)
         return _KEPT_KINDS[place[kept]], kept
 
+    def _check_arguments(self, begins: Positions, line_starts: Positions) -> None:
+        """Makes sure that "args" opens on the third line of each event and closes on the fifth."""
+        words, opening = self._words, line_starts[begins + 3]
+        _require((words[opening] == _ARGS).all() and (words[opening + 5] == _ARGS_END).all())
+        _require((line_starts[begins + 4] - opening == _ARGS_LENGTH).all())
+        _require((words[line_starts[begins + 5]] & _SIX_BYTES == _ARGS_CLOSE).all())
+
     def _times(self, line: Positions, end: Positions) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
         """Start and duration in nanoseconds from '    "ts": D.ddd, "dur": D.ddd', and whether a comma follows."""
         words, text = self._words, np.frombuffer(self._text, np.uint8)
         if not len(line):
             return line.astype(np.int64), line.astype(np.int64), np.zeros(0, np.bool_)
-        _require((words[line] == _TS).all())
+        _require((words[line] == _TS).all() and (words[line + 2] == _TS_END).all())
         number = line + 10
         dot = self._text.find(b".", int(number[0]), int(number[0]) + 20) - int(number[0])
         _require(
@@ -188,11 +202,12 @@ class _Scan:
             at, stop = int(line[rows[0]]), int(end[rows[0]])
             found = self._text.find(b'"correlation": ', at, stop)
             if found < 0:
+                _require(self._text.find(b'"correlation"', at, stop) < 0)
                 rows = rows[1:]
                 continue
-            place = line[rows] + (found - at)
-            hit = (place < end[rows]) & (self._words[np.minimum(place, self._end)] == _CORRELATION)
-            _require(self._text[found - 1] in b" ,")  # else it stands inside a string
+            place = np.minimum(line[rows] + (found - at), self._end)
+            hit = (place < end[rows]) & (self._words[place] == _CORRELATION)
+            hit &= self._words[place + 7] == _CORRELATION_END
             begin[rows[hit]] = place[hit] + 15
             rows = rows[~hit]
         have = np.flatnonzero(begin)
@@ -216,7 +231,7 @@ class _Scan:
     def _keys(self, line: Positions, end: Positions) -> Indices:
         """Kind, name, pid and tid, by the text of the first line."""
         pieces = self._pieces(line + _CAT_AT, end)
-        return _looked_up(pieces, self._tables.key_text, lambda piece: self._tables.keys.of(_key(piece)))
+        return _looked_up(pieces, self._tables.key_text, lambda at: self._tables.keys.of(_key(pieces[at])))
 
     def _pieces(self, begin: Positions, end: Positions) -> list[bytes]:
         """The text between each pair of positions; `map` keeps the loop in C."""
@@ -226,30 +241,52 @@ class _Scan:
         self, rows: Positions, line: Positions, end: Positions, begin: Positions, digits_end: Positions
     ) -> Indices:
         """Launch shapes of GPU operations, by the text of their arguments without the ids."""
+        pieces, cuts = self._arguments(rows, line, end, begin, digits_end)
+
+        def shape(at: int) -> int:
+            return self._tables.shapes.of(_shape(_with_zero(pieces[at], cuts[at])))
+
+        return _looked_up(pieces, self._tables.shape_text, shape)
+
+    def _check_launches(
+        self, rows: Positions, line: Positions, end: Positions, begin: Positions, digits_end: Positions
+    ) -> None:
+        """Makes sure that the arguments of host calls are sound, and the id found in them theirs."""
+        pieces, cuts = self._arguments(rows, line, end, begin, digits_end)
+
+        def sound(at: int) -> int:
+            _sound_arguments(_with_zero(pieces[at], cuts[at]))
+            return 0
+
+        _looked_up(pieces, self._tables.launch_text, sound)
+
+    def _arguments(
+        self, rows: Positions, line: Positions, end: Positions, begin: Positions, digits_end: Positions
+    ) -> tuple[list[bytes], list[int]]:
+        """The text of arguments without External id and correlation, and where the latter was (-1: nowhere)."""
         line, end, begin, digits_end = line[rows], end[rows], begin[rows], digits_end[rows]
         external = self._words[line + 6] == _EXTERNAL
         at = line.copy()
         _, at[external] = self._integers(line[external] + 21)
         absent = begin == 0
         begin, digits_end = np.where(absent, end, begin), np.where(absent, end, digits_end)
-        before, after = self._pieces(at, begin), self._pieces(digits_end, end)
-        pieces = list(map(add, before, after))
-
-        def shape(piece: bytes) -> int:
-            cut = len(before[pieces.index(piece)])
-            return self._tables.shapes.of(_shape(piece[:cut] + b"0" * (cut < len(piece)) + piece[cut:]))
-
-        return _looked_up(pieces, self._tables.shape_text, shape)
+        pieces = list(map(add, self._pieces(at, begin), self._pieces(digits_end, end)))
+        return pieces, np.where(absent, -1, begin - at).tolist()
 
 
-def _looked_up(pieces: list[bytes], known: dict[bytes, int], number: Callable[[bytes], int]) -> Indices:
-    """The numbers of `pieces`; of those not yet known, by `number`."""
+def _with_zero(piece: bytes, cut: int) -> bytes:
+    """The arguments with 0 for the correlation id that was taken out at `cut`."""
+    return piece if cut < 0 else piece[:cut] + b"0" + piece[cut:]
+
+
+def _looked_up(pieces: list[bytes], known: dict[bytes, int], number: Callable[[int], int]) -> Indices:
+    """The numbers of `pieces`; of those not yet known, by `number` of their place."""
     found = list(map(known.get, pieces))
     if None in found:
         for i, piece in enumerate(pieces):
             if found[i] is None:
                 if piece not in known:
-                    known[piece] = number(piece)
+                    known[piece] = number(i)
                 found[i] = known[piece]
     return np.array(found, np.int32)
 
@@ -260,18 +297,27 @@ def _key(piece: bytes) -> Key:
         event = decode_event(b"{%b}" % piece.rstrip(b","))
     except UNREADABLE as error:
         raise _UnexpectedError from error
-    _require(isinstance(event.name, str) and not event.ts and not event.dur and not event.args)
+    _require(isinstance(event.name, str) and event.ph is None)  # else a key stands twice
+    _require(not event.ts and not event.dur and not event.args)
     return CATEGORIES[event.cat], event.name, *thread_of(event)
 
 
 def _shape(arguments: bytes) -> Shape:
     """The launch shape that a line of arguments tells; device and stream must be among them."""
+    args = _sound_arguments(arguments)
+    _require(args.device is not None and args.stream is not None)
+    return shape_of(args, None, None)
+
+
+def _sound_arguments(arguments: bytes) -> Args:
+    """The arguments, whose correlation id (where one was found) has been replaced by 0."""
     try:
         args = decode_args(b"{%b}" % arguments.strip(b" ,"))
     except UNREADABLE as error:
         raise _UnexpectedError from error
-    _require(args.device is not None and args.stream is not None)
-    return shape_of(args, None, None)
+    # Else what was taken for the id stands inside a string or a nested object.
+    _require(args.correlation == (0 if b'"correlation": 0' in arguments else None))
+    return args
 
 
 def _require(holds: object) -> None:
