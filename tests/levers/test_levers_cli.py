@@ -29,7 +29,7 @@ def stored(tmp_path: Path) -> Path:
 
 def test_levers_reads_a_findings_file(stored: Path) -> None:
     printed = run("levers", str(stored), "--tried", "nccl-tuning,cuda-graphs")
-    assert "First lever: overlap the host's work" in printed
+    assert "1. Overlap the host's work" in printed
     assert "Tried: nccl-tuning." in printed
     assert max(map(len, printed.splitlines())) <= 100
 

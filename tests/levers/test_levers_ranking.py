@@ -353,7 +353,7 @@ def test_the_report_section_tells_savings_ledger_and_open_questions() -> None:
     levers = rank(made, ledger=Ledger((entry(verdict="worse"),)), tried=["nccl-tuning"])
     (section,) = sections(replaced(made, levers=levers))
     words = " ".join(section.sentences)
-    assert section.sentences[0].startswith("First lever: overlap the host's work")
+    assert section.sentences[0].startswith("1. Overlap the host's work")
     assert "Tried: nccl-tuning." in words
     assert "Known dead ends on this platform: helper-kernels (worse)." in words
     names = [table.name for table in section.tables]

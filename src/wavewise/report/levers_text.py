@@ -1,7 +1,7 @@
 """Which lever to pull next: savings with their basis, ledger verdicts, what was tried, what cannot be judged."""
 
 from wavewise.findings import Findings, LedgerMatch, Lever
-from wavewise.report.section import Cell, Column, Section, Table, listing, number
+from wavewise.report.section import Cell, Column, Section, Table, code, listing, number
 from wavewise.report.words import amount, family_words, percent, us
 
 _EXPLAINED = 5
@@ -18,8 +18,7 @@ def sections(findings: Findings) -> tuple[Section, ...]:
         return (Section("levers", "Which lever to pull next", (f"Not ranked: {reason}.",)),) if reason else ()
     saving = [lever for lever in levers if lever.predicted_saving_us_per_step]
     sentences = (
-        *headlines(findings),
-        *(_explained(lever) for lever in saving[:_EXPLAINED]),
+        *(_explained(place, lever) for place, lever in enumerate(saving[:_EXPLAINED], 1)),
         *_overlaps(saving),
         *tried_sentences(levers),
         *_ledger_sentences(levers),
@@ -59,9 +58,9 @@ def _saving(lever: Lever) -> str:
     return f"{us(lever.predicted_saving_us_per_step or 0.0)} per step {where}{share}"
 
 
-def _explained(lever: Lever) -> str:
+def _explained(place: int, lever: Lever) -> str:
     verdict = f" The ledger says: {lever.verdict_in_ledger}." if lever.verdict_in_ledger else ""
-    return f"{lever.title}: {_saving(lever)}. Basis: {lever.basis}.{verdict}"
+    return f"{place}. {lever.title}: {_saving(lever)}. Basis: {lever.basis}.{verdict}"
 
 
 def _overlaps(saving: list[Lever]) -> tuple[str, ...]:
@@ -77,9 +76,8 @@ def _overlaps(saving: list[Lever]) -> tuple[str, ...]:
     )
     if not pairs:
         return ()
-    return (
-        f"These savings act on the same time and do not add up: {listing([' and '.join(p) for p in pairs], ';')}.",
-    )
+    named = "; ".join(" and ".join(pair) for pair in pairs)
+    return (f"Savings that act on the same time and do not add up: {named}.",)
 
 
 def _ledger_sentences(levers: tuple[Lever, ...]) -> tuple[str, ...]:
@@ -104,7 +102,7 @@ def _ranking(saving: list[Lever]) -> Table | None:
         return None
     rows = tuple(
         (
-            Cell(lever.title),
+            Cell(code(lever.id), hover=lever.title),
             Cell("host, step" if lever.family is None else family_words(lever.family)),
             number(
                 lever.batch_size, str(lever.batch_size) if lever.batch_size is not None else None, "all steps"
@@ -151,7 +149,7 @@ def _bases(saving: list[Lever]) -> Table | None:
         "lever-bases",
         "How each saving was computed, and on what evidence",
         (Column("lever"), Column("basis"), Column("evidence", essential=False)),
-        tuple((Cell(lever.id), Cell(lever.basis), Cell(lever.evidence)) for lever in saving),
+        tuple((Cell(code(lever.id)), Cell(lever.basis), Cell(lever.evidence)) for lever in saving),
         brief=20,
         detail=True,
     )
@@ -159,7 +157,7 @@ def _bases(saving: list[Lever]) -> Table | None:
 
 def _idle(levers: tuple[Lever, ...]) -> Table | None:
     rows = tuple(
-        (Cell(lever.title), Cell(lever.basis))
+        (Cell(code(lever.id), hover=lever.title), Cell(lever.basis))
         for lever in levers
         if lever.predicted_saving_us_per_step == 0.0
     )
@@ -172,9 +170,10 @@ def _idle(levers: tuple[Lever, ...]) -> Table | None:
 
 def _open(levers: tuple[Lever, ...]) -> Table | None:
     rows = tuple(
-        (Cell(lever.title), Cell(lever.needs or "-"), Cell(lever.basis))
+        (Cell(code(lever.id), hover=lever.title), Cell(lever.needs or "-"), Cell(lever.basis))
         for lever in levers
-        if lever.predicted_saving_us_per_step is None and lever.tried is None
+        if lever.predicted_saving_us_per_step is None
+        and (lever.tried is None or lever.tried.sentence != lever.basis)
     )
     if not rows:
         return None
@@ -201,7 +200,7 @@ def _ledger(levers: tuple[Lever, ...]) -> Table | None:
             Column("holds"),
             Column("source", essential=False),
         ),
-        tuple((Cell(lever.id), *_match(match)) for lever, match in matches),
+        tuple((Cell(code(lever.id)), *_match(match)) for lever, match in matches),
     )
 
 

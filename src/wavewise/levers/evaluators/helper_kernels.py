@@ -37,7 +37,7 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         if kept <= 0.0:
             continue
         bound, saving = bound + (kept if pair.remedy == "reuse" else helper), saving + kept
-        parts.append(formula)
+        parts.append(f"{formula} ({pair.helper} {helper:.1f} us against {helped:.1f} us of what it serves)")
         found.append(pair.helper)
         notes.append(_compare(view, pair))
     if not parts:

@@ -25,7 +25,8 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         upper_bound_us=host,
         basis=f"step {view.step_us:.1f} us = {gpu:.1f} us GPU + {host:.1f} us boundary; overlapped "
         f"max({gpu:.1f}, {host:.1f}) + {launch:.1f} us launch"
-        f"{'' if view.launch_us is not None else ' (assumed)'}: {which}",
+        f"{'' if view.launch_us is not None else ' (assumed)'}: {which}. "
+        "Recorded under a profiler, which slows the host",
         evidence=f"the GPU waits {host:.1f} us per step between replays "
         f"({100 * host / view.step_us:.0f} % of step "
         f"time, median of {view.clean_steps} clean steps). A profiler slows the host: compare with "
