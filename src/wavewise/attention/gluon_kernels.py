@@ -239,10 +239,9 @@ def _store_half(out, strides, n, split, o, staging, first: gl.constexpr, h0):
 
 
 @gluon.jit
-def _publish_weights(S, m, l, j, scale_log2, bias, P, factor, p_full, p_empty):
+def _publish_weights(S, bias, m, l, j, scale_log2, P, factor, p_full, p_empty):
     """One step of the online softmax over tile j; its weights and rescale factor go to the value warps."""
-    LS: gl.constexpr = S.type.layout
-    S = S * scale_log2 + bias.index(j % 8).load(gl.SliceLayout(0, LS))[None, :]
+    S = S * scale_log2 + bias[None, :]
     m_new = gl.maximum(m, gl.max(S, 1))
     m_safe = gl.where(m_new == float("-inf"), 0.0, m_new)
     alpha = gl.exp2(m - m_safe)
@@ -267,6 +266,7 @@ def _score(
     LO: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, VN, 16])
     LP: gl.constexpr = gl.DotOperandLayout(0, LO, 2)
     MS: gl.constexpr = gl.SliceLayout(1, LS)
+    TS: gl.constexpr = gl.SliceLayout(0, LS)
     MO: gl.constexpr = gl.SliceLayout(1, LO)
     LQ: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [4, 1], [1, 0])
     hq = (h0 + gl.arange(0, 64, gl.SliceLayout(1, LQ))).to(gl.int64)
@@ -285,6 +285,7 @@ def _score(
     zero = gl.zeros([64, T], gl.float32, LS)
     S = warpgroup_mma(Q0, K0.index(0).permute((1, 0)), zero, use_acc=False, is_async=True)
     S = warpgroup_mma(Q1, K1.index(0).permute((1, 0)), S, is_async=True)
+    b = bias.index(0).load(TS)
     S = warpgroup_mma_wait(0, [S])
     for j in range(0, hi - lo - 1):
         slot = j % NB
@@ -293,13 +294,15 @@ def _score(
         mbarrier.wait(full.index(following), ((j + 1) // NB) & 1)
         S_next = warpgroup_mma(Q0, K0.index(following).permute((1, 0)), zero, use_acc=False, is_async=True)
         S_next = warpgroup_mma(Q1, K1.index(following).permute((1, 0)), S_next, is_async=True)
-        m, l, alpha, weights = _publish_weights(S, m, l, j, scale_log2, bias, P, factor, p_full, p_empty)
+        b_next = bias.index((j + 1) % 8).load(TS)
+        m, l, alpha, weights = _publish_weights(S, b, m, l, j, scale_log2, P, factor, p_full, p_empty)
         o = o * gl.convert_layout(alpha, MO)[:, None]
         o = warpgroup_mma(gl.convert_layout(weights, LP), K0.index(slot), o, is_async=True)
         o, S = warpgroup_mma_wait(0, [o, S_next])
+        b = b_next
         mbarrier.arrive(empty.index(slot), count=1)
     j = hi - lo - 1
-    m, l, alpha, weights = _publish_weights(S, m, l, j, scale_log2, bias, P, factor, p_full, p_empty)
+    m, l, alpha, weights = _publish_weights(S, b, m, l, j, scale_log2, P, factor, p_full, p_empty)
     o = o * gl.convert_layout(alpha, MO)[:, None]
     o = warpgroup_mma(gl.convert_layout(weights, LP), K0.index(j % NB), o, is_async=True)
     o = warpgroup_mma_wait(0, [o])
@@ -388,7 +391,10 @@ def split_hopper(
         SP: gl.constexpr = gl.NVMMASharedLayout(2 * T, 16, 2)
         S32: gl.constexpr = gl.NVMMASharedLayout(128, 32, 2)
         S1: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
-        S2: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 1, [1, 0])
+        # Neighbouring rows are read together: these put them in different banks.
+        SR: gl.constexpr = gl.SwizzledSharedLayout(16, 1, 2, [1, 0])
+        SR2: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 1, [1, 0])
+        SR3: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 2, [1, 0])
         Q0 = gl.allocate_shared_memory(gl.bfloat16, [64, 256], SL)
         Q1 = gl.allocate_shared_memory(gl.bfloat16, [64, 256], SL)
         K0 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
@@ -397,10 +403,10 @@ def split_hopper(
         bias = gl.allocate_shared_memory(gl.float32, [8, T], S1)
         factor = gl.allocate_shared_memory(gl.float32, [2, 64], S1)
         indices = gl.allocate_shared_memory(gl.int32, [8, 32], S1)
-        R0 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 64], S2)
-        R1 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], S2)
-        R2 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 16], S2)
-        R3 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], S2)
+        R0 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 64], SR)
+        R1 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], SR)
+        R2 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 16], SR2)
+        R3 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], SR3)
         RS = gl.allocate_shared_memory(gl.int64, [DEPTH, 32], S1)
         full = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
         empty = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
@@ -542,7 +548,10 @@ def split_hopper_narrow(
     SP: gl.constexpr = gl.NVMMASharedLayout(2 * BLOCK_H if BLOCK_H > 8 else 0, 16, 2)
     S32: gl.constexpr = gl.NVMMASharedLayout(128, 32, 2)
     S1: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
-    S2: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 1, [1, 0])
+    # Neighbouring rows are read together: these put them in different banks.
+    SR: gl.constexpr = gl.SwizzledSharedLayout(16, 1, 2, [1, 0])
+    SR2: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 1, [1, 0])
+    SR3: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 2, [1, 0])
     Q0 = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, 256], SL)
     Q1 = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, 256], SL)
     K0 = gl.allocate_shared_memory(gl.bfloat16, [NB, T, 256], SL)
@@ -550,10 +559,10 @@ def split_hopper_narrow(
     P = gl.allocate_shared_memory(gl.bfloat16, [T, BLOCK_H], SP)
     bias = gl.allocate_shared_memory(gl.float32, [8, T], S1)
     indices = gl.allocate_shared_memory(gl.int32, [8, 32], S1)
-    R0 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 64], S2)
-    R1 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], S2)
-    R2 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 16], S2)
-    R3 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], S2)
+    R0 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 64], SR)
+    R1 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], SR)
+    R2 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 16], SR2)
+    R3 = gl.allocate_shared_memory(gl.int32, [DEPTH, 32, 32], SR3)
     RS = gl.allocate_shared_memory(gl.int64, [DEPTH, 32], S1)
     full = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [NB, 1], mbarrier.MBarrierLayout())
