@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from support.recorded import CONTEXT4K, SWEEP
-from wavewise.ceilings import StepSetting, ceilings, floors, load_shape, recognise, shipped, what_ifs
+from wavewise.ceilings import (
+    StepSetting,
+    ceilings,
+    cut_to_layers,
+    floors,
+    load_shape,
+    recognise,
+    shipped,
+    what_ifs,
+)
 from wavewise.errors import InputError, UsageError
 from wavewise.findings import KernelRow
 from wavewise.hardware import GpuSpec, catalogue
@@ -209,6 +218,15 @@ def test_recognition_needs_every_pattern_and_counts_layers() -> None:
     assert recognise([kernel(OPS, 43), kernel(LAYER, 43)]) is None  # the larger model has another hidden size
     assert recognise([kernel(HC.replace("16384u", "28672u"), 61), kernel(OPS, 61)]) is None
     assert recognise([]) is None
+
+
+def test_a_named_shape_is_cut_to_the_layers_that_ran() -> None:
+    named = load_shape("deepseek-v4-flash")
+    assert cut_to_layers(named, [kernel(LAYER, 8)]).layer_count == 8
+    assert cut_to_layers(named, [kernel("other", 8)]).layer_count == 43
+    # Different counts at different batch sizes, or more than the model has, tell nothing.
+    assert cut_to_layers(named, [kernel(LAYER, 8), kernel(LAYER, 9, 16)]).layer_count == 43
+    assert cut_to_layers(named, [kernel(LAYER, 86)]).layer_count == 43
 
 
 def test_uncounted_layers_keep_the_experts_but_give_no_floor() -> None:

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from scaling_points import mission_figures, write_trace
+from scaling_points import mission_figures
 
+from support.decode_files import write_trace
 from wavewise.cli.app import main
 
 

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from scaling_points import mission, mission_figures, write_trace
+from scaling_points import mission, mission_figures
 
+from support.decode_files import write_trace
 from wavewise.scaling import fit_scaling, premise, scaling_model, throughput_target
 
 SIZES = [(32, 80), (32, 48, 64, 80), (8, 16, 32, 48, 64, 80)]
@@ -86,3 +87,34 @@ def test_the_command_says_so_from_traces(
         "0.24 ms per request",
     ):
         assert figure in printed
+
+
+def test_ceilings_of_the_profiled_forty_steps(tmp_path: Path) -> None:
+    """2,412 of 3,830 ms of kernel time in 40 steps at batch 16: 2.70x if free, on the kernel sum."""
+    from wavewise.analysis import analyze
+
+    attention, rest = 2_412_000 / 40, (3_830_000 - 2_412_000) / 40
+    kernels = [("_tiled_sparse_decode_kernel", attention), ("mxfp4_moe_slot_gemv_kernel", rest)]
+    write_trace(tmp_path / "bs016.json.gz", 16, kernels, 1_000.0, steps=40)
+    found = analyze([tmp_path])
+    (row,) = [r for r in found.ceilings or () if r.basis == "kernel_sum" and r.family.startswith("attention")]
+    assert row.batch_size == 16
+    assert row.speedup_if_free == pytest.approx(3830 / 1418, rel=1e-6)
+    assert f"{row.speedup_if_free:.2f}" == "2.70"
+
+
+def test_waves_of_the_launches_make_a_staircase(tmp_path: Path) -> None:
+    """80,000 bytes of shared memory: one CTA on each of 188 SMs; 8 CTAs a request; 10 us a wave and 5 more."""
+    from wavewise.analysis import analyze
+
+    for size in (16, 32, 48, 64, 80, 96):
+        waves = -(-8 * size // 188)
+        launch = {"grid": [size, 8, 1], "shared memory": 80_000, "registers per thread": 255}
+        kernels = [("flash_fwd_splitkv_kernel", 5.0 + 10.0 * waves, launch), ("rms_norm_kernel", 3.0)]
+        write_trace(tmp_path / f"bs{size:03d}.json.gz", size, kernels, 40.0)
+    scaling = analyze([tmp_path]).scaling
+    assert scaling is not None
+    fit = next(fit for fit in scaling.families if fit.family == "attention_split")
+    assert fit.model == "staircase"
+    assert fit.parameters == pytest.approx({"floor_ms": 0.005, "per_wave_ms": 0.010}, rel=1e-6)
+    assert next(c for c in fit.candidates if c.model == "staircase").parameters == 2
