@@ -27,7 +27,9 @@ def diff(
     before: Annotated[
         Path,
         typer.Argument(
-            help="findings.json, a folder with one, a trace or a folder of traces.", show_default=False
+            metavar="BEFORE",
+            help="findings.json, a folder with one, a trace or a folder of traces.",
+            show_default=False,
         ),
     ],
     after: Annotated[

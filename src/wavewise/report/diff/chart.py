@@ -40,7 +40,7 @@ def _changes(name: str, point: PointDiff) -> Picture | None:
     family = alt.Y("family:N", sort=order, title=None)
     bars = base.mark_bar().encode(
         y=family,
-        x=alt.X("us:Q", title="change of summed kernel time per step, us"),
+        x=alt.X("us:Q", title="change per step, us"),
         color=color("verdict", _SERIES),
         tooltip=[
             alt.Tooltip("family:N"),

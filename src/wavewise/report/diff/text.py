@@ -164,8 +164,8 @@ def _context_hint(point: PointDiff) -> list[str]:
     if known or point.batch_before != point.batch_after or not attention or moved - _FOLLOWS_CONTEXT:
         return []
     return [
-        f"Only families whose work follows the context length changed at {point.name}, as recordings of other "
-        "context lengths do; neither side is known to have the same (--label context=12k PATH says it)."
+        f"Only families whose work follows the context length changed at {point.name}, as between recordings "
+        "of different context lengths; the traces do not say theirs (--label context=12k PATH does)."
     ]
 
 
