@@ -128,8 +128,9 @@ def _permutation(before: Floats, after: Floats) -> tuple[Floats, float]:
     sums = pooled[:, chosen].sum(axis=2)
     differences = np.abs(sums / n - (total - sums) / m)
     observed = np.abs(before.mean(axis=1) - after.mean(axis=1))[:, None]
-    # Equal sums in another order may differ in the last digits: they count as reached.
-    reached = (differences >= observed * (1 - 1e-12)).sum(axis=1)
+    # Equal sums in another order may differ in the last digits of the samples: they count as reached.
+    rounding = 1e-12 * np.abs(pooled).max(axis=1, keepdims=True)
+    reached = (differences >= observed - rounding).sum(axis=1)
     if comb(n + m, n) <= _EXACT_LIMIT:
         return reached / len(chosen), (2 if n == m else 1) / len(chosen)
     return (reached + 1) / (len(chosen) + 1), 1 / (len(chosen) + 1)
