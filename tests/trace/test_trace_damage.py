@@ -174,6 +174,25 @@ def test_superfluous_commas_and_empty_objects(reading: Reading, layout: str) -> 
             assert codes(traces[0]).get("extra_comma") == 1
 
 
+@pytest.mark.parametrize("layout", ["kineto", "compact", "indented", "bare_list"])
+def test_a_missing_comma_costs_nothing(reading: Reading, layout: str) -> None:
+    text = LAYOUTS[layout](steps())
+    between = list(re.finditer(rb"\}(\s*),(?=\s*\{\s*\"ph\")", text))[7]
+    for traces in reading(text[: between.start()] + b"}" + between[1] + text[between.end() :]):
+        assert values(traces[0]) == expected(text)
+        assert codes(traces[0]).get("missing_comma") == 1
+
+
+def test_lines_of_json_with_a_damaged_one_are_not_called_truncated(reading: Reading) -> None:
+    text = LAYOUTS["lines_of_json"](steps())
+    broken = replace_nth(text, b"gemm<float, 4>", b'gemm<"fast">', 3)
+    for traces in reading(broken):
+        assert {"malformed_event": 1}.items() <= codes(traces[0]).items()
+        assert "truncated" not in codes(traces[0])
+        assert "missing_comma" not in codes(traces[0])
+        assert len(traces[0].operations) == len(expected(text)["operations"]) - 1
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_text_cut_anywhere_keeps_everything_before(reading: Reading, layout: str) -> None:
     text = LAYOUTS[layout](steps())

@@ -53,7 +53,7 @@ def read_kineto(path: str, limits: Limits, progress: Progress | None = None) -> 
         packing = text.notes
     finally:
         text.close()
-    documents = list(_assemble(path, head, results, limits, tables))
+    documents = list(_assemble(path, head, layout, results, limits, tables))
     documents[0].notes.update(packing)
     return _traces(path, documents, tables)
 
@@ -90,7 +90,12 @@ def _head(text: Text, path: str, limits: Limits) -> tuple[Document, Layout]:
 
 
 def _assemble(
-    path: str, head: Document, results: list[BlockResult], limits: Limits, tables: Tables
+    path: str,
+    head: Document,
+    layout: Layout,
+    results: list[BlockResult],
+    limits: Limits,
+    tables: Tables,
 ) -> Iterator[Document]:
     """Puts rows and joints in order; what no rung could read is salvaged in a second look at the file."""
     document = head
@@ -102,7 +107,7 @@ def _assemble(
             pieces = [result.rows] if result.tail is None else [result.rows, Joint(tail=result.tail)]
         elif result.start < result.end:
             again = again or open_text(path, limits)
-            salvager = salvager or Salvager(tables, limits.event_bytes)
+            salvager = salvager or Salvager(tables, limits.event_bytes, lines=layout.lines)
             following = next((other for other in results[position + 1 :] if other.start < other.end), None)
             joined = following is not None and following.rows is None
             # Up to the next one's start, if that is in doubt, too: what lies between may be part of an event.

@@ -19,6 +19,7 @@ from wavewise.trace.notes import Notes
 EVENT_START = re.compile(rb'\{\s*"(?:ph|name|cat|ts|pid|tid|dur|args|id|s|bp)"\s*:')
 """How an event begins, whoever re-wrote it: its first key is one of the format's."""
 
+_LIST_OF_EVENTS = re.compile(rb"\[[\s,]*" + EVENT_START.pattern)
 _EMPTY = re.compile(rb"\{\s*\}")
 _SPACE_AND_COMMAS = re.compile(rb"[\s,]*")
 # Where an event may end: a brace before the next event, an empty object, or the end of the list.
@@ -50,13 +51,15 @@ class Salvager:
     Args:
         tables: where names and launch shapes are numbered.
         limit: bytes without an event boundary beyond which the text held is given up.
-        inside: whether the text begins inside a list of events.
+        lines: whether the events are lines of their own, without a list and its commas.
     """
 
-    def __init__(self, tables: Tables, limit: int, *, inside: bool = True) -> None:
+    def __init__(self, tables: Tables, limit: int, *, lines: bool = False) -> None:
         self._tables = tables
         self._limit = limit
-        self._inside = inside
+        self._lines = lines
+        self._inside = True  # a list of events
+        self._behind_event = False
         self._builder = RowBuilder(tables)
         self._held = b""
 
@@ -73,7 +76,7 @@ class Salvager:
         """What remains, the text being at its end."""
         yield from self._run(final=True)
         rest = self._held.strip(b" \t\r\n,\x00")
-        if end_of_file and (rest or self._inside):
+        if end_of_file and (rest or (self._inside and not self._lines)):
             self._builder.notes.add("truncated" if self._inside else "trailing_text")
             if self._inside and rest:
                 self._rescue(rest)
@@ -90,7 +93,7 @@ class Salvager:
     def _run(self, *, final: bool) -> Iterator[Rows | Joint]:
         position = 0
         while True:
-            position = _after_commas(self._held, position, self._builder.notes if self._inside else None)
+            position = self._after_commas(position)
             if position >= len(self._held):
                 break
             before = position
@@ -106,6 +109,18 @@ class Salvager:
             if position == before:
                 break
         self._held = self._held[position:]
+
+    def _after_commas(self, position: int) -> int:
+        """Behind white space and commas; within a list there is one comma between events."""
+        gap = _SPACE_AND_COMMAS.match(self._held, position)
+        assert gap is not None  # the pattern matches nothing, too
+        if self._inside and not self._lines and gap.end() < len(self._held):
+            commas = gap[0].count(b",")
+            self._builder.notes.add("extra_comma", max(0, commas - 1))
+            if not commas and self._behind_event and self._held[gap.end()] == 0x7B:
+                self._builder.notes.add("missing_comma")
+            self._behind_event = False
+        return gap.end()
 
     def _event(self, start: int, final: bool) -> int:
         """Reads the event (or skips what is none) at `start`; the position behind it, `start` to wait."""
@@ -146,6 +161,7 @@ class Salvager:
         self._builder.notes.update(notes)
         self._builder.add(event)
         self._builder.events += 1
+        self._behind_event = True
         return True
 
     def _past_damage(self, start: int, first_end: int) -> int:
@@ -250,7 +266,7 @@ class Salvager:
             return start, None
         if text[start] in b"{[":
             found = EVENT_LIST.search(text, start) if text[start] == 0x7B else None
-            if text[start] == 0x5B and EVENT_START.match(text, _after_commas(text, start + 1, None)):
+            if text[start] == 0x5B and _LIST_OF_EVENTS.match(text, start):
                 self._inside = True
                 return start + 1, Joint(head=Header())
             if found:
@@ -275,11 +291,3 @@ def _is_tail(tail: bytes) -> bool:
     except UNREADABLE:
         return False
     return True
-
-
-def _after_commas(text: bytes, position: int, notes: Notes | None) -> int:
-    match = _SPACE_AND_COMMAS.match(text, position)
-    assert match is not None  # the pattern matches nothing, too
-    if notes is not None and (extra := match[0].count(b",") - 1) > 0:
-        notes.add("extra_comma", extra)
-    return match.end()
