@@ -188,8 +188,24 @@ def _by_model(
             f"{significant(limit)})",
         )
     if scaling.host_dominates:
+        beyond = _beyond_the_gpu(model, target)
+        if beyond is not None:
+            # A step never takes less than its GPU span, so what the span forbids, the step cannot do either.
+            why = f"cannot be reached: even with the host free the GPU allows at most {significant(beyond)}"
+            return False, None, "model", "asymptote", beyond, why
         return None, None, "model", "host", None, _behind_the_host(model, target)
     return None, None, "model", None, None, f"cannot be judged: {scaling.asymptote_reason}"
+
+
+def _beyond_the_gpu(model: ScalingModel, target: float) -> float | None:
+    """The most that the GPU allows with the host free, if the target lies above it for certain."""
+    scaling = model.scaling
+    limit = scaling.asymptote_if_host_free_tokens_per_s
+    if limit is None:
+        return None
+    upper = (scaling.asymptote_if_host_free_tokens_per_s_95 or (limit, limit))[1]
+    most = max(upper, scaling.asymptote_if_host_free_model_tokens_per_s or 0.0)
+    return most if target > most else None
 
 
 def _smallest(model: ScalingModel, name: str, target: float) -> int | None:
@@ -223,12 +239,7 @@ def _host_free(model: ScalingModel | None, target: float) -> bool | None:
         return None
     if _smallest(model, SPAN, target) is not None:
         return True
-    scaling = model.scaling
-    limit = scaling.asymptote_if_host_free_tokens_per_s
-    if limit is None:
-        return None
-    upper = (scaling.asymptote_if_host_free_tokens_per_s_95 or (limit, limit))[1]
-    return False if max(upper, scaling.asymptote_if_host_free_model_tokens_per_s or 0.0) < target else None
+    return False if _beyond_the_gpu(model, target) is not None else None
 
 
 def _families(
