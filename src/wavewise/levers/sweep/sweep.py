@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from wavewise.levers.catalogue import Catalogue
 from wavewise.levers.sweep.context import BlockContext, heading_context
 from wavewise.levers.sweep.documents import Block, Document
@@ -19,6 +21,8 @@ from wavewise.levers.sweep.sentences import Span, sentences
 
 _QUOTE = 300
 """Characters of a quotation."""
+_PROSE = 4_000
+"""A longer "sentence" is data, not prose."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +118,12 @@ def _sweep_block(
     name: str, block: Block, around: BlockContext, catalogue: Catalogue, rules: Rules, about: _About
 ) -> list[Passage]:
     passages: list[Passage] = []
+    named: dict[str, int] = {}
     text = block.text.replace("'", "’")
     for span in sentences(text):
         sentence = span.of(text)
+        if len(sentence) > _PROSE:
+            continue
         mentions = find_mentions(sentence, catalogue, rules)
         if block.kind in ("heading", "quote"):
             why = "a heading" if block.kind == "heading" else "a quotation"
@@ -126,11 +133,21 @@ def _sweep_block(
             settled = settle(judge(sentence, mentions, context, rules))
             settled = around.labelled(sentence, mentions, settled, rules)
             around = around.after(sentence, mentions, settled, rules)
-        passages += [
-            _passage(name, block, span, _place_of(lever, settled, mentions), settled.get(lever), rules, about)
-            for lever in dict.fromkeys((*settled, *(m.lever for m in mentions)))
-        ]
+        for lever in dict.fromkeys((*settled, *(m.lever for m in mentions))):
+            place = _place_of(lever, settled, mentions)
+            passage = _passage(name, block, span, place, settled.get(lever), rules, about)
+            earlier = None if any(m.lever == lever for m in mentions) else named.get(lever)
+            passages.append(_from_its_name(passage, block, span, earlier))
+        named.update((m.lever, span.start) for m in mentions)
     return passages
+
+
+def _from_its_name(passage: Passage, block: Block, span: Span, start: int | None) -> Passage:
+    """A sentence that does not name its lever is quoted from the sentence that does, where that is near."""
+    if start is None or passage.verdict is None or span.end - start > _QUOTE:
+        return passage
+    line = passage.line if passage.line is None else block.line_at(start)
+    return structs.replace(passage, quote=block.text[start : span.end].strip(), line=line)
 
 
 def _place_of(lever: str, settled: dict[str, Found], mentions: Sequence[Mention]) -> tuple[str, int]:
