@@ -144,6 +144,6 @@ def test_baseline_premises(scale, sweep: Path, tmp_path: Path) -> None:
     baseline.write_bytes(render_json(analyze([sweep / "bs016.json.gz"])))
     ran = scale(sweep, "--baseline", baseline)
     assert ran.status == 0
-    assert "The dearest family was moe_gemm at batch 16; at batch 64 it is attention_split" in " ".join(
+    assert "The dearest family was MoE GEMM at batch 16; at batch 64 it is attention split" in " ".join(
         ran.out.split()
     )

@@ -41,18 +41,19 @@ LEVELS = ("stop", "caution", "info")
 
 def compose(findings: Findings) -> Report:
     """The report of `findings`: notes, verdict, summary, then sections in reading order."""
+    opening = verdict(findings)
     said = tuple(map(families_in_words, summary(findings)))
-    found = [_in_words(section) for subject in SUBJECTS for section in subject.sections(findings)]
+    found = [in_words(section) for subject in SUBJECTS for section in subject.sections(findings)]
     return Report(
         title=title(findings),
         notes=notes(findings),
-        verdict=verdict(findings),
+        verdict=opening,
         summary=said,
-        sections=_once([_without(section, said) for section in found]),
+        sections=_once([_without(section, (*opening, *said)) for section in found]),
     )
 
 
-def _in_words(section: Section) -> Section:
+def in_words(section: Section) -> Section:
     """The section with its families called by their words everywhere; tables keep the key on hover."""
     tables = tuple(
         replace(table, rows=tuple(tuple(map(_cell_in_words, row)) for row in table.rows))
@@ -67,13 +68,13 @@ def _cell_in_words(cell: Cell) -> Cell:
 
 
 def _once(sections: list[Section]) -> tuple[Section, ...]:
-    """The sections, each chart in the first of them that asks for it."""
+    """The sections that say something, each chart in the first of them that asks for it."""
     placed: set[str] = set()
     kept: list[Section] = []
     for section in sections:
         kept.append(replace(section, charts=tuple(name for name in section.charts if name not in placed)))
         placed.update(section.charts)
-    return tuple(kept)
+    return tuple(section for section in kept if section.sentences or section.tables or section.charts)
 
 
 def _without(section: Section, said: tuple[str, ...]) -> Section:

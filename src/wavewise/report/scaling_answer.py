@@ -5,6 +5,7 @@ from rich.console import Console
 
 from wavewise.findings import Findings
 from wavewise.report import ceilings_text, scaling_text
+from wavewise.report.compose import in_words, notes
 from wavewise.report.terminal import print_section
 
 PARTS = (
@@ -28,13 +29,13 @@ PARTS = (
 
 def print_answer(findings: Findings, console: Console) -> None:
     """Prints what stands against the numbers first, then how the step grows and what could be left."""
-    for note in findings.notes:
-        console.print(f"{note.level}: {note.message}", markup=False, soft_wrap=False)
+    for note in notes(findings):
+        console.print(note, markup=False)
     sections = (*scaling_text.sections(findings), *ceilings_text.sections(findings))
     for at, section in enumerate(sections):
         if at or findings.notes:
             console.print()
-        print_section(section, console)
+        print_section(in_words(section), console)
 
 
 def answer_json(findings: Findings) -> bytes:

@@ -15,6 +15,9 @@ MODEL_WORDS = {
 }
 """How a table calls a model."""
 
+SLOPE_MATTERS = 0.10
+"""Families from this share of the step's slope on get a sentence of their own."""
+
 MISFIT = 0.05
 """A lack-of-fit test below this chance says that the medians miss the model."""
 
@@ -51,6 +54,7 @@ def _batch(findings: Findings) -> tuple[Section, ...]:
                 *_premise(findings),
                 _line("The step", scaling.step),
                 *([_line("The GPU span", scaling.span)] if scaling.span else []),
+                *_families(scaling),
                 *_constants(scaling),
                 *_limits(scaling),
                 *_targets(findings),
@@ -96,6 +100,20 @@ def _line(what: str, fit: Fit) -> str:
     if fit.verdict:
         text += f"; {fit.verdict}"
     return f"{text}. {_misfit(fit.lack_of_fit, fit)}".rstrip()
+
+
+def _families(scaling: Scaling) -> list[str]:
+    """The law of every family that carries a tenth of the slope, and how far a straight line would miss."""
+    least = SLOPE_MATTERS * abs(scaling.step.slope_ms_per_request or 0.0)
+    steep = [fit for fit in scaling.families if abs(fit.slope_ms_per_request or 0.0) > least]
+    sentences: list[str] = []
+    for fit in sorted(steep, key=lambda fit: -abs(fit.slope_ms_per_request or 0.0)):
+        sentence = _line(code(fit.family or ""), fit)
+        line = fit.line_max_abs_residual_ms
+        if fit.model not in ("linear", "constant") and line is not None:
+            sentence = f"{sentence.rstrip('.')}, where the straight line misses by {ms(line)}."
+        sentences.append(sentence)
+    return sentences
 
 
 def _fixed(value: float) -> str:
