@@ -4,6 +4,7 @@ from collections import Counter
 
 from wavewise.findings import Findings, StepRow, TraceFindings
 from wavewise.report.section import Cell, Column, Section, Table, code, listing, number
+from wavewise.report.verdict import NO_STEPS
 from wavewise.report.words import amount, ms, percent, plural, short_path
 from wavewise.units import NS_PER_MS
 
@@ -30,7 +31,7 @@ ANSWERS = {
     "eager gaps": "work inside steps without a replay",
     "host": "the host, at step boundaries,",
     "requests": "requests",
-    "unknown": "unknown, records being lost,",
+    "unknown": "unknown",
 }
 """What `answer` says, as a sentence says it."""
 
@@ -69,6 +70,8 @@ def answer(trace: TraceFindings) -> str:
         "inter_burst_ns": "requests",
         "unrecorded_ns": "unknown",
     }
+    if not trace.steps:
+        return "unknown"
     largest = max(words, key=lambda part: getattr(trace.idle, part))
     return words[largest]
 
@@ -131,7 +134,10 @@ def _split(traces: list[TraceFindings]) -> str:
     for replayed, length in lost:
         part = "step_boundary_ns" if replayed else "intra_step_ns"
         totals[part] = max(0, totals[part] - length)
-    named = [(totals[part], words) for part, _, words in PARTS if totals[part]]
+    words_of = {part: words for part, _, words in PARTS}
+    if not any(trace.steps for trace in traces):
+        words_of["step_boundary_ns"] = NO_STEPS
+    named = [(totals[part], words) for part, words in words_of.items() if totals[part]]
     shares = [f"{percent(total / window_ns)} in {words}" for total, words in sorted(named, reverse=True)]
     idle = f", idle {listing(shares)}" if shares else ""
     without = f"without {ms(stalled / NS_PER_MS)} of stalls, " if stalled else ""

@@ -48,8 +48,9 @@ def _sentences(traces: list[TraceFindings]) -> list[str]:
     kinds = Counter(step.kind for trace in traces for step in trace.steps)
     clean = sum(step.clean for trace in traces for step in trace.steps)
     counted = [f"{count} {kind}" for kind, count in kinds.most_common()]
+    hold = "holds" if len(traces) == 1 else "hold"
     sentences = [
-        f"{plural(len(traces), 'window')} hold {plural(sum(kinds.values()), 'step')} ({listing(counted)}); "
+        f"{plural(len(traces), 'window')} {hold} {plural(sum(kinds.values()), 'step')} ({listing(counted)}); "
         f"{clean} of them are clean and feed the statistics."
     ]
     evidence = Counter(trace.segmentation for trace in traces)

@@ -23,6 +23,9 @@ HELPERS = (
 )
 """Families that exist only to prepare or finish the work of another one: (helper, helped, what it does)."""
 
+NO_STEPS = "gaps between operations, of which the steps are not known"
+"""What step-boundary idle is called where no step was found: nothing says that the host is to blame."""
+
 HOST = "the host: the GPU is empty at step boundaries while the engine samples, schedules and launches"
 INSIDE = "work inside the graph replays: gaps between dependent kernels"
 
@@ -121,8 +124,9 @@ def _waiting_of_windows(findings: Findings) -> tuple[str, ...]:
     window = sum(trace.window_ns for trace in safe)
     if not window:
         return ()
+    boundary = "step boundaries (host time)" if any(trace.steps for trace in safe) else NO_STEPS
     parts = {
-        "step boundaries (host time)": sum(trace.idle.step_boundary_ns for trace in safe),
+        boundary: sum(trace.idle.step_boundary_ns for trace in safe),
         "gaps inside graph replays": sum(trace.idle.intra_replay_ns for trace in safe),
         "gaps inside steps without a replay": sum(trace.idle.intra_step_ns for trace in safe),
         "idle between bursts (no requests)": sum(trace.idle.inter_burst_ns for trace in safe),
@@ -136,13 +140,20 @@ def _waiting_of_windows(findings: Findings) -> tuple[str, ...]:
 
 
 def no_decode(findings: Findings) -> tuple[str, ...]:
-    """One sentence for each trace that has no decode row, saying why."""
+    """One sentence for each trace that has no decode row, saying why; devices of one file together."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for trace in findings.traces:
+        if not trace.decode:
+            reason = trace.decode_reason or "It holds no clean decode step"
+            groups.setdefault((trace.path, reason.rstrip(".")), []).append(trace.device)
     return tuple(
-        f"{code(short_path(trace.path))} has no decode row. {_capital(reason).rstrip('.')}."
-        for trace in findings.traces
-        if not trace.decode
-        for reason in [trace.decode_reason or "it holds no clean decode step"]
+        f"{code(short_path(path))} has no decode row{_on(devices)}. {_capital(reason)}."
+        for (path, reason), devices in groups.items()
     )
+
+
+def _on(devices: list[int]) -> str:
+    return f" on devices {listing([str(device) for device in devices])}" if len(devices) > 1 else ""
 
 
 def dear_helpers(findings: Findings) -> tuple[DearHelper, ...]:
