@@ -21,6 +21,7 @@ from levers_builders import (
     point,
     timeline,
 )
+from msgspec import structs
 
 from wavewise.findings import Findings
 from wavewise.levers import Known, load_catalogue
@@ -543,3 +544,19 @@ def test_every_evaluator_of_the_catalogue_answers_on_a_bare_point() -> None:
             found = evaluator(spec)(views(made, Known())[0], spec)
             assert (found.saving_us is None) == (found.needs is not None)
             assert found.basis
+
+
+def test_the_tiles_of_sparse_mla_come_from_the_models_shape() -> None:
+    # Scopes of 128 and 512 tokens in tiles of 32: 4 + 16 tiles, each scope starting a tile of its own.
+    made = split_sweep()
+    kernels = tuple(
+        structs.replace(k, name="_mma_sparse_decode_split_kernel") for k in made.traces[0].kernels
+    )
+    sparse = structs.replace(made, traces=(structs.replace(made.traces[0], kernels=kernels),))
+    found = judge("wave-aware-splits", sparse, attended_scopes=(128, 512))
+    assert "20 tiles of 32 tokens a request" in found.evidence
+    best = best_split(128, 188, 1, now=2, largest=16, tiles=20)
+    assert found.saving_us == pytest.approx(1000.0 * (1 - best.ratio))
+    assert (
+        "16 tiles a request assumed" in judge("wave-aware-splits", made, attended_scopes=(128, 512)).evidence
+    )

@@ -5,6 +5,7 @@ from wavewise.levers.catalogue import LeverSpec
 from wavewise.levers.judgement import Judgement, nothing, unknown
 from wavewise.levers.names import short_name
 from wavewise.levers.packing import best_split
+from wavewise.levers.planner import planned, tiles_per_request
 from wavewise.levers.view import View
 
 
@@ -15,7 +16,8 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         return nothing(f"no split attention kernel at {view.where}")
     if all(k.persistent for k in kernels):
         return nothing(
-            f"the split kernel's grid is the GPU's slots ({kernels[0].grid}): planned for one wave already"
+            f"the split kernel's grid is the GPU's slots {kernels[0].grid}: planned for one wave already",
+            planned(kernels[0], view, spec) or "",
         )
     gain, parts, notes = 0.0, list[str](), list[str]()
     open_questions = 0
@@ -28,13 +30,14 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         if axis is None or kernel.ctas_per_sm is None or view.gpu.sm_count is None:
             open_questions += 1
             continue
+        tiles, tiles_source = tiles_per_request(kernel, view, spec)
         best = best_split(
             axis.units,
             view.gpu.sm_count,
             kernel.ctas_per_sm,
             now=axis.splits,
             largest=int(spec.number("max_splits")),
-            tiles=int(spec.number("tiles")),
+            tiles=tiles,
         )
         if 1.0 - best.ratio < spec.number("least_gain"):
             continue
@@ -45,7 +48,8 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
             f"{axis.splits} make {best.ctas} CTAs in {best.waves} waves instead of "
             f"{axis.units * axis.splits} in {best.now_waves}"
         )
-        notes.append(f"{short_name(kernel.name)}: {axis.why}")
+        plan = planned(kernel, view, spec)
+        notes.append(f"{short_name(kernel.name)}: {axis.why}; {tiles_source}" + (f"; {plan}" if plan else ""))
     if not parts and open_questions:
         return unknown("the split axis of the grid (two batch sizes show it), CTAs per SM and the SM count")
     growth = combine * max(0.0, dearest_growth)
@@ -60,8 +64,8 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
     return Judgement(
         saving_us=gain - growth,
         upper_bound_us=gain,
-        basis=f"{basis}. Model: the worse of whole waves / splits and whole waves x whole tiles "
-        f"({spec.number('tiles'):.0f} tiles a request assumed)",
+        basis=f"{basis}. Model: the worse of whole waves / splits and whole waves x whole tiles, by which a "
+        "split walks whole tiles",
         evidence="; ".join(notes),
         confidence="medium",
         families=spec.families,
