@@ -13,14 +13,13 @@ from wavewise.findings import (
     OperatingPoint,
     Prediction,
     Scaling,
-    Throughput,
     Unattributed,
 )
 from wavewise.scaling.fit import LACK_LIMIT, FittedSeries, Waves, fit_sweep, lack, line_lack
 from wavewise.scaling.line import Interval, linear_interval, regression_interval, wider, without_noise
 from wavewise.scaling.medians import Floats
 from wavewise.scaling.sweep import BUSY, SPAN, STEP, Sweep, sweep_of
-from wavewise.scaling.throughput import Asymptote, asymptote, host_share, tokens_per_request
+from wavewise.scaling.throughput import Asymptote, asymptote, host_share, throughput, tokens_per_request
 
 DRAWN_SIZES = 48
 """Sizes at which a curve is computed for drawing: closer than a reader can see."""
@@ -234,7 +233,7 @@ def _scaling(
         unattributed_slope_ms_per_request=unattributed,
         overlap_slope_ms_per_request=overlap,
         unattributed=parts,
-        throughput=_throughput(sweep, points),
+        throughput=throughput(sweep, points),
         tokens_per_request=per_request,
         tokens_per_request_reason=per_request_reason,
         asymptote_tokens_per_s=whole.tokens_per_s,
@@ -281,30 +280,6 @@ def _accounts(
 
 def _slope(fitted: dict[str, FittedSeries], name: str) -> float | None:
     return fitted[name].fit.slope_ms_per_request if name in fitted else None
-
-
-def _throughput(sweep: Sweep, points: Sequence[OperatingPoint]) -> tuple[Throughput, ...]:
-    tokens = {p.batch_size: p.tokens_per_step or float(p.batch_size) for p in points}
-    column = sweep.names.index(STEP)
-    rows: list[Throughput] = []
-    for i, size in enumerate(sweep.x):
-        step = float(sweep.medians[i, column])
-        if step <= 0.0:
-            continue
-        weights = np.zeros(sweep.x.size)
-        weights[i] = 1.0
-        interval = linear_interval(step, weights, sweep, column)
-        per_s = 1000.0 * tokens[int(size)]
-        rows.append(
-            Throughput(
-                batch_size=int(size),
-                tokens_per_s=per_s / step,
-                tokens_per_s_95=(per_s / interval[1], per_s / interval[0])
-                if interval and interval[0] > 0
-                else None,
-            )
-        )
-    return tuple(rows)
 
 
 def _asymptote(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavewise.findings import Fit, OperatingPoint
+from wavewise.findings import Fit, OperatingPoint, Throughput
 from wavewise.scaling import laws
 from wavewise.scaling.line import Interval, line_weights, linear_interval, regression_interval, wider
 from wavewise.scaling.sweep import SPAN, STEP, Sweep
@@ -95,3 +95,28 @@ def asymptote(
     if interval is not None and interval[0] > 0.0:
         limits = (1000.0 * per_request / interval[1], 1000.0 * per_request / interval[0])
     return Asymptote(1000.0 * per_request / slope, limits, by_model, None)
+
+
+def throughput(sweep: Sweep, points: Sequence[OperatingPoint]) -> tuple[Throughput, ...]:
+    """Measured tokens per second at every size, with the interval of the median step."""
+    tokens = {p.batch_size: p.tokens_per_step or float(p.batch_size) for p in points}
+    column = sweep.names.index(STEP)
+    rows: list[Throughput] = []
+    for i, size in enumerate(sweep.x):
+        step = float(sweep.medians[i, column])
+        if step <= 0.0:
+            continue
+        weights = np.zeros(sweep.x.size)
+        weights[i] = 1.0
+        interval = linear_interval(step, weights, sweep, column)
+        per_s = 1000.0 * tokens[int(size)]
+        rows.append(
+            Throughput(
+                batch_size=int(size),
+                tokens_per_s=per_s / step,
+                tokens_per_s_95=(per_s / interval[1], per_s / interval[0])
+                if interval and interval[0] > 0
+                else None,
+            )
+        )
+    return tuple(rows)
