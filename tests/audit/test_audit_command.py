@@ -83,7 +83,9 @@ def test_lists_of_values_are_ranked_per_gpu(wavewise):
 
 
 def test_what_does_not_fit_is_a_row_and_exit_0(wavewise):
-    code, out, _ = wavewise(*ATTENTION, "--constexpr", "BLOCK_H=64", "BLOCK_T=32", "--gpu", "rtx-pro-6000")
+    code, out, _ = wavewise(
+        *ATTENTION, "--constexpr", "BLOCK_H=16", "BLOCK_T=128", "--num-warps", "8", "--gpu", "rtx-pro-6000"
+    )
     assert code == 0
     assert "Does not fit: " in out
     assert "101,376 B" in out

@@ -29,7 +29,7 @@ ZOO = {
     "gemv": ("*bf16, *bf16, *fp32, i32, i32", {"BLOCK_M": 16}),
     "tiled_sparse_decode": (
         "*bf16, *bf16, *i32, *bf16, *fp32, fp32, i32",
-        {"H": 64, "D": 512, "BLOCK_H": 16, "BLOCK_T": 32, "num_stages": 2},
+        {"H": 64, "D": 256, "BLOCK_H": 16, "BLOCK_T": 32, "num_stages": 2},
     ),
 }
 ATTENTION, ATTENTION_SHAPE = ZOO["tiled_sparse_decode"]
@@ -85,7 +85,7 @@ def test_numbers_are_those_of_the_machine_code(name, capability, tmp_path):
 
 @pytest.mark.slow
 def test_spills_and_what_does_not_fit_are_rows():
-    large = {**ATTENTION_SHAPE, "BLOCK_H": 64}
+    large = {**ATTENTION_SHAPE, "D": 512, "BLOCK_H": 64}
     report = audit(
         audit_zoo.tiled_sparse_decode, [large, ATTENTION_SHAPE], ["rtx-pro-6000"], signature=ATTENTION
     )
@@ -102,7 +102,7 @@ def test_spills_and_what_does_not_fit_are_rows():
 
 @pytest.mark.slow
 def test_ranking_puts_spills_last_and_occupancy_first():
-    configs = [{**ATTENTION_SHAPE, "BLOCK_H": h, "BLOCK_T": t} for h in (16, 64) for t in (16, 32)]
+    configs = [{**ATTENTION_SHAPE, "D": 512, "BLOCK_H": h, "BLOCK_T": t} for h in (16, 64) for t in (16, 32)]
     rows = audit(audit_zoo.tiled_sparse_decode, configs, ["h200"], signature=ATTENTION).rows
     assert [row.rank for row in rows] == [1, 2, 3, 4]
     spilled = [row.resources.spill_store_bytes > 0 for row in rows]
