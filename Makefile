@@ -39,7 +39,7 @@ corpus: $(VENV)/.core
 	$(BIN)/python "$(WAVEWISE_CORPUS)/corpus/check_case.py" "$(CURDIR)/$(BIN)/wavewise analyze {input} --json {out}" "$(WAVEWISE_CORPUS)/corpus/dev" -j 2
 
 docs: $(VENV)/.test
-	$(BIN)/mkdocs build --strict --quiet --site-dir site
+	$(BIN)/mkdocs build --strict --site-dir site
 
 # Rewrites the lock files from the bounds in pyproject.toml and requirements/*.in.
 lock: $(VENV)/.core
