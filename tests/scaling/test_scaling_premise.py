@@ -84,6 +84,24 @@ def test_a_flat_step_has_no_slope_to_name() -> None:
     assert "no family carries a slope" in found.headline
 
 
+def test_a_step_that_the_host_hides_is_judged_by_its_span() -> None:
+    rng = np.random.default_rng(4)
+    points = [
+        point(
+            b,
+            {"dense_gemm": [5.0] * 6, "moe_gemm": [0.1 * b] * 6},
+            (60 + rng.normal(0, 8, 6)).tolist(),
+            span=(5 + 0.1 * b + rng.normal(0, 0.001, 6)).tolist(),
+        )
+        for b in (8, 16, 32)
+    ]
+    found = check(points)
+    assert (found.basis, found.slope_family, found.differ) == ("span", "moe_gemm", True)
+    assert found.slope_share == pytest.approx(1.0, rel=0.01)
+    assert "100 % of the GPU span's 0.10 ms" in found.headline
+    assert "host time hides" in found.sentences[0]
+
+
 def test_unnamed_kernels_are_no_premise_but_are_counted() -> None:
     """`other` is dearest and steepest here; the named families are compared, its slope printed beside."""
     points = [

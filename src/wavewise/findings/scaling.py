@@ -243,7 +243,8 @@ class Premise(Result, frozen=True, kw_only=True):
         share_family: largest summed time at the smallest batch size, `other` left out.
         share_of_step: its summed time over step time there; share_of_busy over busy time.
         slope_family: largest slope.
-        slope_share: its slope over the step's; None where the step's slope is not above 0.
+        slope_share: its slope over that of `basis`; None where neither step nor span measurably grows.
+        basis: "step", or "span" where the step does not measurably grow but the GPU span does.
         differ: they are not the same family, and the slopes are told apart by their intervals.
         headline: the sentence for the report's first lines.
         changes: what an earlier findings.json said otherwise.
@@ -259,6 +260,8 @@ class Premise(Result, frozen=True, kw_only=True):
     slope_ms_per_request: float
     slope_share: float | None
     step_slope_ms_per_request: float
+    basis: str = "step"
+    span_slope_ms_per_request: float | None = None
     unattributed_slope_ms_per_request: float | None
     largest_batch_family: str
     largest_batch_size: int

@@ -17,7 +17,9 @@ MODEL_WORDS = {
 
 def quantities(scaling: Scaling) -> Table:
     """Floor, slope and law of the step, the span and every family, steepest family first."""
-    step_slope = scaling.step.slope_ms_per_request or 0.0
+    # Shares of a slope that may be 0 mean nothing.
+    known = scaling.step.slope_distinguishable is not False
+    step_slope = (scaling.step.slope_ms_per_request or 0.0) if known else 0.0
     families = sorted(scaling.families, key=lambda fit: -(fit.slope_ms_per_request or 0.0))
     rows = [_quantity(fit, name, step_slope) for fit, name in _named(scaling, families)]
     overlap = scaling.overlap_slope_ms_per_request

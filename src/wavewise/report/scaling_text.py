@@ -105,7 +105,8 @@ def _line(what: str, fit: Fit) -> str:
 
 def _families(scaling: Scaling) -> list[str]:
     """The law of every family that carries a tenth of the slope, and how far a straight line would miss."""
-    least = SLOPE_MATTERS * abs(scaling.step.slope_ms_per_request or 0.0)
+    totals = [fit.slope_ms_per_request or 0.0 for fit in (scaling.step, scaling.span) if fit]
+    least = SLOPE_MATTERS * max(map(abs, totals))
     steep = [fit for fit in scaling.families if abs(fit.slope_ms_per_request or 0.0) > least]
     sentences: list[str] = []
     for fit in sorted(steep, key=lambda fit: -abs(fit.slope_ms_per_request or 0.0)):

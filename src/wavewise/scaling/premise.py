@@ -41,8 +41,7 @@ def premise(
     dearest = max(named, key=lambda fit: _value(fit, smallest.batch_size))
     late = max(named, key=lambda fit: _value(fit, largest.batch_size))
     steepest = max(named, key=lambda fit: fit.slope_ms_per_request or 0.0)
-    step_slope = scaling.step.slope_ms_per_request or 0.0
-    growing = step_slope > 0.0 and scaling.step.slope_distinguishable is not False
+    basis, whole = _growth(scaling)
     value = _value(dearest, smallest.batch_size)
     busy = {row.family: row.share_of_busy for row in smallest.families}
     found = Premise(
@@ -54,12 +53,14 @@ def premise(
         share_family_slope_ms_per_request=dearest.slope_ms_per_request or 0.0,
         slope_family=steepest.family or "",
         slope_ms_per_request=steepest.slope_ms_per_request or 0.0,
-        slope_share=(steepest.slope_ms_per_request or 0.0) / step_slope if growing else None,
-        step_slope_ms_per_request=step_slope,
+        slope_share=None if whole is None else (steepest.slope_ms_per_request or 0.0) / whole,
+        basis=basis,
+        step_slope_ms_per_request=scaling.step.slope_ms_per_request or 0.0,
+        span_slope_ms_per_request=scaling.span.slope_ms_per_request if scaling.span else None,
         unattributed_slope_ms_per_request=scaling.unattributed_slope_ms_per_request,
         largest_batch_family=late.family or "",
         largest_batch_size=largest.batch_size,
-        differ=dearest.family != steepest.family and _apart(dearest, steepest),
+        differ=whole is not None and dearest.family != steepest.family and _apart(dearest, steepest),
         headline="",
     )
     found = replace(found, headline=_headline(found), sentences=_sentences(found, scaling))
@@ -67,6 +68,15 @@ def premise(
         return found
     changes, reason = premise_changes(found, scaling, points, baseline)
     return replace(found, changes=changes, baseline_reason=reason)
+
+
+def _growth(scaling: Scaling) -> tuple[str, float | None]:
+    """What families' slopes are shares of: the step's slope; the GPU span's where the host hides that."""
+    for basis, fit in (("step", scaling.step), ("span", scaling.span)):
+        slope = fit.slope_ms_per_request if fit else None
+        if fit and slope is not None and slope > 0.0 and fit.slope_distinguishable is not False:
+            return basis, slope
+    return "step", None
 
 
 def _value(fit: Fit, batch_size: int) -> float:
@@ -90,16 +100,18 @@ def _headline(found: Premise) -> str:
         return (
             f"{share}; the step does not measurably grow with the batch size, so no family carries a slope."
         )
-    carries = (
-        f"{_ms(found.slope_ms_per_request)} per request, {_percent(found.slope_share)} of the step's "
-        f"{_ms(found.step_slope_ms_per_request)}"
+    whole, slope = (
+        ("the step's", found.step_slope_ms_per_request)
+        if found.basis == "step"
+        else ("the GPU span's", found.span_slope_ms_per_request or 0.0)
     )
+    carries = f"{_ms(found.slope_ms_per_request)} per request, {_percent(found.slope_share)} of {whole} {_ms(slope)}"
     if found.share_family == found.slope_family:
         return f"{share} and the steepest: {carries}."
     if not found.differ:
         return f"{share}; `{found.slope_family}` may be the steeper ({carries}), but the intervals overlap."
     own = found.share_family_slope_ms_per_request
-    is_floor = abs(own) < FLOOR_SHARE * found.step_slope_ms_per_request
+    is_floor = abs(own) < FLOOR_SHARE * slope
     role = "is a floor" if is_floor else "is not what makes it grow"
     return (
         f"The family that looks dearest {role}: {share} but adds only {_ms(own)} per request. "
@@ -110,7 +122,11 @@ def _headline(found: Premise) -> str:
 def _sentences(found: Premise, scaling: Scaling) -> tuple[str, ...]:
     sentences: list[str] = []
     rest, parts = found.unattributed_slope_ms_per_request, scaling.unattributed
-    if rest is not None and found.slope_share is not None:
+    if found.basis == "span":
+        sentences.append(
+            "The step itself does not measurably grow: host time hides what the GPU's time does."
+        )
+    elif rest is not None and found.slope_share is not None:
         unnamed = parts.unnamed_ms_per_request if parts else 0.0
         where: list[tuple[float, str]] = []
         if parts and parts.outside_replay_ms_per_request is not None:
