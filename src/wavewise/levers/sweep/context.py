@@ -81,7 +81,9 @@ class BlockContext:
         if own is not None:
             phrase = rules.context[own].search(sentence)
             assert phrase is not None
-            return _enumerated(sentence, mentions, phrase.end(), rules), own
+            listed = _enumerated(sentence, mentions, phrase.end(), rules)
+            if listed:
+                return listed, own
         if self.running is not None:
             if rules.context["enumerates"].search(sentence):
                 listed = _enumerated(sentence, mentions, 0, rules)

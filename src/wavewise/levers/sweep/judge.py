@@ -17,6 +17,9 @@ from wavewise.levers.sweep.sentences import Clause, Span, clauses, parentheses
 POSITIVE = frozenset({"works", "promising"})
 FACTUAL = frozenset({"fact", "infinitive"})
 
+_UNPAIRED = ("attitude", "hypothetical", "conditional", "superseded", "hedge", "grows")
+"""Where one of these stands, two figures are no before and after."""
+
 _EMPHATIC = re.compile(r"\b(?:did|does|do)\W*$", re.I)
 """What makes an infinitive a fact: "it did help"."""
 
@@ -72,12 +75,17 @@ def judge(text: str, mentions: Sequence[Mention], context: Context, rules: Rules
     found: list[Found] = []
     # The topic of the sentences before; what a colon or dash explains must have been spoken of in this one.
     carried: tuple[str, ...] = (context.topic,) if context.topic else ()
-    spoken = bool(rules.shape["elliptic"].match(text))
+    spoken = bool(rules.shape["elliptic"].match(text) or rules.shape["early_pronoun"].match(text))
+    # A lever that is named in brackets alone is the sentence's own, by its other name.
+    outside = [m for m in mentions if not _in(m, holes)] or list(mentions)
     for clause in clauses(text, holes):
-        inside = [m for m in mentions if clause.holds(m.start) and not _in(m, holes)]
+        inside = [m for m in outside if clause.holds(m.start)]
         words = clause.of(outer)
         about = _about(inside, words, clause, carried, spoken, rules)
-        for hit in _hits(words, rules):
+        hits = _hits(words, rules)
+        if not hits and blanket is None:
+            found += _paired(words, clause.start, about, rules)
+        for hit in hits:
             levers = about(hit.start)
             # "If it were free ... that yields 60 tok/s": the supposition goes on where no word of the past ends it.
             supposed = context.supposed and not inside and not rules.modality["past"].search(words)
@@ -90,9 +98,12 @@ def judge(text: str, mentions: Sequence[Mention], context: Context, rules: Rules
     for hole in holes:
         owners = _owner(hole, mentions, holes, text)
         words = hole.of(text)
-        for hit in _hits(words, rules):
+        hits = _hits(words, rules)
+        if not hits and blanket is None:
+            found += _paired(words, hole.start, lambda _, owners=owners: owners, rules)
+        for hit in hits:
             found += [_found(lever, hit, words, hole, text, rules, blanket) for lever in owners]
-    return _with_pairs(found, text, mentions, holes, rules, blanket)
+    return [*found, *_reverted(text, mentions, rules)]
 
 
 @dataclass(frozen=True)
@@ -134,10 +145,8 @@ def _about(
             return _coordinated(subjects, words, clause.start, position)
         if contrast:
             return ()
-        continues = (
-            (clause.explains and spoken)
-            or rules.shape["elliptic"].match(words)
-            or rules.shape["pronoun"].search(words[:position])
+        continues = rules.shape["pronoun"].search(words[:position]) or (
+            spoken and (clause.explains or rules.shape["elliptic"].match(words))
         )
         return carried if continues or scenery else ()
 
@@ -281,28 +290,26 @@ def _blanket(text: str, rules: Rules) -> str | None:
     return None
 
 
-def _with_pairs(
-    found: list[Found],
-    text: str,
-    mentions: Sequence[Mention],
-    holes: Sequence[Span],
-    rules: Rules,
-    blanket: str | None,
-) -> list[Found]:
-    """Adds the direction of "23 -> 14 tok/s" where a sentence about one lever has no other cue."""
-    subjects = {m.lever for m in mentions if m.role == "subject"}
-    if any(f.verdict for f in found) or len(subjects) != 1 or blanket is not None or len(holes) > 1:
-        return found
-    if any(
-        rules.modality[name].search(text)
-        for name in ("attitude", "hypothetical", "conditional", "superseded")
-    ):
-        return found
-    pair = pair_direction(text, rules)
+def _paired(words: str, offset: int, levers: Callable[[int], tuple[str, ...]], rules: Rules) -> list[Found]:
+    """The direction of "23 -> 14 tok/s" in a clause or bracket that has no other cue."""
+    pair = pair_direction(words, rules)
     if pair is None:
-        return found
+        return []
     verdict, figure, position = pair
-    return [*found, Found(subjects.pop(), verdict, "fact", 6, figure, position, None, figure)]
+    if any(rules.modality[name].search(words[:position]) for name in _UNPAIRED):
+        return []
+    return [
+        Found(lever, verdict, "fact", 6, figure, offset + position, None, figure)
+        for lever in levers(position)
+    ]
+
+
+def _reverted(text: str, mentions: Sequence[Mention], rules: Rules) -> list[Found]:
+    """A commit that reverts the one lever it names."""
+    levers = {m.lever for m in mentions}
+    if len(levers) != 1 or not rules.shape["reverts"].match(text):
+        return []
+    return [Found(levers.pop(), "rejected", "fact", 3, "Revert", 0)]
 
 
 def settle(found: Iterable[Found]) -> dict[str, Found]:
