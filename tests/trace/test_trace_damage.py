@@ -107,12 +107,30 @@ def test_integers_beyond_64_bits_and_lone_surrogates(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize("layout", ["kineto", "compact", "indented", "event_per_line", "bare_list"])
+@pytest.mark.parametrize("name", [b'gemm<Tag<"fast">, 4>', b'"gemm"', b'""', b'g" , "x', b'a\\"b"'])
 @pytest.mark.parametrize("at", [0, 7, -1])
-def test_an_unescaped_quote_costs_its_event_alone(reading: Reading, layout: str, at: int) -> None:
+def test_unescaped_quotes_in_a_name_are_part_of_it(
+    reading: Reading, layout: str, name: bytes, at: int
+) -> None:
+    text = LAYOUTS[layout](steps())
+    broken = replace_nth(text, b"void gemm<float, 4>(int const*)", name, at)
+    sound = replace_nth(
+        text, b"void gemm<float, 4>(int const*)", name.replace(b'\\"', b'"').replace(b'"', b'\\"'), at
+    )
+    for traces in reading(broken):
+        assert values(traces[0]) == expected(sound)
+        assert codes(traces[0])["unescaped_quote"] >= 1
+        assert traces[0].salvaged
+
+
+@pytest.mark.parametrize("layout", ["kineto", "compact", "indented", "event_per_line", "bare_list"])
+@pytest.mark.parametrize("at", [0, 7, -1])
+def test_an_unreadable_event_costs_itself_alone(reading: Reading, layout: str, at: int) -> None:
     text = LAYOUTS[layout](steps())
     want = expected(text)
-    broken = replace_nth(text, b"gemm<float, 4>", b'gemm<Tag<"fast">, 4>', at)
-    for traces in reading(broken):
+    kernels = list(re.finditer(rb'"est. achieved occupancy %": ?12', text))
+    place = kernels[at]
+    for traces in reading(text[: place.start()] + b'"broken": [1, 2' + text[place.end() :]):
         trace, got = traces[0], values(traces[0])
         assert got["launches"] == want["launches"]
         assert got["markers"] == want["markers"]
@@ -185,7 +203,7 @@ def test_a_missing_comma_costs_nothing(reading: Reading, layout: str) -> None:
 
 def test_lines_of_json_with_a_damaged_one_are_not_called_truncated(reading: Reading) -> None:
     text = LAYOUTS["lines_of_json"](steps())
-    broken = replace_nth(text, b"gemm<float, 4>", b'gemm<"fast">', 3)
+    broken = replace_nth(text, b'"block": [256, 1, 1]', b'"block": [256, 1', 3)
     for traces in reading(broken):
         assert {"malformed_event": 1}.items() <= codes(traces[0]).items()
         assert "truncated" not in codes(traces[0])

@@ -24,6 +24,7 @@ from trace_samples import (
     values,
 )
 
+from wavewise.errors import InputError
 from wavewise.trace import Trace, read
 from wavewise.trace.kineto import workers
 from wavewise.trace.source import Limits
@@ -118,6 +119,44 @@ def test_a_helper_that_dies_costs_time_not_the_result(
     monkeypatch.setattr(workers, "read_block", dies)
     trace = read_one(path, replace(Limits(), block_bytes=10_000))
     assert values(trace) == expected(text)
+
+
+def test_a_helper_that_dies_holding_the_turn_does_not_hang_the_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = kineto(steps(100))
+    path = tmp_path / "trace.json"
+    path.write_bytes(text)
+    monkeypatch.setattr(workers, "PAYS_FROM_BYTES", 1000)
+    monkeypatch.setattr(workers, "_TOKEN_LOST_S", 0.5)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    parent = os.getpid()
+    read_fd = os.read
+
+    def takes_and_dies(fd: int, size: int) -> bytes:
+        data = read_fd(fd, size)
+        if os.getpid() != parent and size == 8:
+            os._exit(9)
+        return data
+
+    monkeypatch.setattr(os, "read", takes_and_dies)
+    assert values(read_one(path, replace(Limits(), block_bytes=10_000))) == expected(text)
+
+
+def test_no_process_and_no_file_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(kineto(steps(100)) + b" " * 3_000_000))
+    monkeypatch.setattr(workers, "PAYS_FROM_PACKED_BYTES", 1000)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    limits = replace(Limits(), block_bytes=10_000)
+    before = len(os.listdir("/proc/self/fd"))
+    read_one(path, limits)
+    for refused in (replace(limits, text_bytes=200_000), replace(limits, text_bytes=1_000_000)):
+        with pytest.raises(InputError):
+            read(path, limits=refused)
+    assert len(os.listdir("/proc/self/fd")) <= before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 def test_small_traces_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,13 @@ def test_a_wrong_checksum_alone_costs_nothing(file: Path) -> None:
     assert codes(trace) == {"damaged_compression": 1}
 
 
+def test_packed_garbage_is_refused_as_such(file: Path) -> None:
+    for start in (b"\x1f\x8b\x08\x00", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"):
+        file.write_bytes(start + b"\xff" * 100)
+        with pytest.raises(InputError, match="nothing of it can be unpacked"):
+            read(file)
+
+
 def test_bombs_are_refused_past_limits_that_can_be_set(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_bytes(gzip.compress(TEXT + b" " * 30_000_000))
     assert len(whole(file)[0]) == len(TEXT) + 30_000_000

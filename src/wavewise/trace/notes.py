@@ -30,6 +30,11 @@ CODES: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "malformed_event": (
         "{count} event(s) were not readable as JSON and are left out", ("steps",), True,
     ),
+    "unescaped_quote": (
+        "{count} unescaped quote(s) inside names were taken as part of them; a name ends where the next field begins",
+        (),
+        True,
+    ),
     "oversized_event": ("{count} event(s) longer than the limit were left out", ("steps",), True),
     "invalid_utf8": ("{count} byte(s) that are not UTF-8 were replaced by U+FFFD", (), True),
     "control_characters": ("{count} raw control character(s) inside strings were accepted", (), True),

@@ -68,7 +68,8 @@ def _head(text: Text, path: str, limits: Limits) -> tuple[Document, Layout]:
     skip = len(UTF8_BOM) if held.startswith(UTF8_BOM) else 0
     start = len(held) - len(held[skip:].lstrip(b" \t\r\n\0"))
     if start == len(held) and len(held) < _HEAD_STEP:
-        raise InputError(f"{path}: not a trace (nothing but white space in it)")
+        what = "nothing of it can be unpacked" if text.notes.salvaged else "nothing but white space in it"
+        raise InputError(f"{path}: not a trace ({what})")
     document = Document()
     if EVENT_START.match(held, start):
         return document, Layout(start, lines=True)

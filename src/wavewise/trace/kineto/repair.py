@@ -22,6 +22,29 @@ _LONE_SURROGATE = re.compile(
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
 
+# A string value of an object whose closing quote is told by what must follow it: the next key, or the end.
+_STRING_BY_ITS_END = re.compile(
+    rb'("[^"\\\n]{1,40}"\s*:\s*")(.*?)"(?=\s*(?:,\s*"[^"\\\n]{1,40}"\s*:|\}|\Z))', re.S
+)
+_BARE_QUOTE = re.compile(rb'((?:^|[^\\])(?:\\\\)*)"')
+
+
+def requote(event: bytes, notes: Notes) -> bytes:
+    """One event with the quotes inside its strings escaped; for an event that cannot be read otherwise."""
+    found = 0
+
+    def mend(match: re.Match[bytes]) -> bytes:
+        nonlocal found
+        inner, quotes = match[2], 1
+        while quotes:  # a quote right behind another one needs a second look
+            inner, quotes = _BARE_QUOTE.subn(rb'\1\\"', inner)
+            found += quotes
+        return match[1] + inner + b'"'
+
+    mended = _STRING_BY_ITS_END.sub(mend, event)
+    notes.add("unescaped_quote", found)
+    return mended
+
 
 def repair(text: bytes, notes: Notes) -> bytes:
     """`text` with what can be mended mended, and each kind of mending counted in `notes`."""

@@ -5,14 +5,14 @@ next, and may stop in the middle. Nothing is assumed of it except that it begins
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
 from wavewise.trace.kineto.events import CATEGORIES, Event, RowBuilder, Rows, Tables
 from wavewise.trace.kineto.header import EVENT_LIST, Header, read_header
-from wavewise.trace.kineto.repair import repair
+from wavewise.trace.kineto.repair import repair, requote
 from wavewise.trace.kineto.typed import UNREADABLE, decode_event
 from wavewise.trace.notes import Notes
 
@@ -35,6 +35,10 @@ _FIELD = {
     name: re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*"|-?[\d.]+)' % name)
     for name in (b"ph", b"cat", b"ts", b"dur", b"pid", b"tid", b"correlation", b"device", b"stream")
 }
+
+
+Mend = Callable[[bytes, Notes], bytes]
+"""Makes sound text of text that is not, and counts what it did."""
 
 
 @dataclass(slots=True)
@@ -147,15 +151,16 @@ class Salvager:
             ends.append(end)
         if len(ends) < _TRIES and not final:
             return start  # its end may be in the text to come
-        for end in ends[:_REPAIRS]:
-            if self._accept(text[start:end], mend=True):
-                return end
+        for mend in (repair, _requoted):
+            for end in ends[:_REPAIRS]:
+                if self._accept(text[start:end], mend):
+                    return end
         return self._past_damage(start, ends[0] if ends else 0)
 
-    def _accept(self, piece: bytes, *, mend: bool = False) -> bool:
+    def _accept(self, piece: bytes, mend: Mend | None = None) -> bool:
         notes = Notes()
         try:
-            event = decode_event(repair(piece, notes) if mend else piece)
+            event = decode_event(mend(piece, notes) if mend else piece)
         except UNREADABLE:
             return False
         self._builder.notes.update(notes)
@@ -178,7 +183,7 @@ class Salvager:
             end = text.find(b"}", end, first_end - 1) + 1
             if not end:
                 break
-            if self._accept(text[start:end], mend=True):
+            if self._accept(text[start:end], repair):
                 return end
         if self._without_foreign_lines(text[start:first_end]):
             return first_end
@@ -191,7 +196,7 @@ class Salvager:
         """Tries the event without those of its lines that do not look like its own."""
         lines = piece.split(b"\n")
         own = [line for line in lines if not line or line[:1] in b' \t\r"{}[]']
-        if 0 < len(lines) - len(own) <= 64 and self._accept(b"\n".join(own), mend=True):
+        if 0 < len(lines) - len(own) <= 64 and self._accept(b"\n".join(own), repair):
             self._builder.notes.add("foreign_line_removed", len(lines) - len(own))
             return True
         return False
@@ -280,6 +285,10 @@ class Salvager:
             return start, None
         self._builder.notes.add("trailing_text")
         return (line_end + 1 if line_end >= 0 else len(text)), None
+
+
+def _requoted(piece: bytes, notes: Notes) -> bytes:
+    return repair(requote(piece, notes), notes)
 
 
 decode_any = msgspec.json.Decoder().decode

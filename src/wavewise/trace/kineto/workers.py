@@ -11,6 +11,8 @@ msgpack and raw columns. A helper that dies costs time, not the result: the pare
 
 import gc
 import os
+import select
+import signal
 import sys
 import warnings
 from collections.abc import Generator, Iterator, Sequence
@@ -34,6 +36,8 @@ PAYS_FROM_BYTES = 64 << 20
 
 PAYS_FROM_PACKED_BYTES = 6 << 20
 MOST_PROCESSES = 4
+_TOKEN_LOST_S = 10.0
+"""A process holds the token for microseconds."""
 
 
 def read_blocks(
@@ -52,15 +56,20 @@ def read_blocks(
     with _no_garbage_collection():
         helpers = [_Helper(path, layout, limits) for _ in range(_processes(text) - 1)]
         turns = _Turns()
-        for helper in helpers:
-            helper.start(turns)
-        results = list(_own_share(text, layout, limits, tables, turns, progress))
-        for helper in helpers:
-            results += helper.collect(tables)
+        try:
+            for helper in helpers:
+                helper.start(turns)
+            results = list(_own_share(text, layout, limits, tables, turns, progress))
+            for helper in helpers:
+                results += helper.collect(tables)
+        finally:
+            for helper in helpers:
+                helper.end()
     results.sort(key=lambda result: result.index)
-    if [result.index for result in results] != list(range(len(results))):
-        results = _complete(path, layout, limits, tables, results)
-    return results
+    contiguous = [result.index for result in results] == list(range(len(results)))
+    if contiguous and Cutter(text, layout, limits).block(len(results)) is None:
+        return results
+    return _complete(path, layout, limits, tables, results)
 
 
 def _processes(text: Text) -> int:
@@ -74,7 +83,7 @@ def _own_share(
     text: Text, layout: Layout, limits: Limits, tables: Tables, turns: "_Turns", progress: Progress | None
 ) -> Iterator[BlockResult]:
     cutter = Cutter(text, layout, limits)
-    while (block := cutter.block(index := turns.take())) is not None:
+    while (index := turns.take()) is not None and (block := cutter.block(index)) is not None:
         yield read_block(block, layout, tables)
         tables.forget()
         if progress:
@@ -119,8 +128,10 @@ class _Turns:
         self._read, self._write = os.pipe()
         self._put(0)
 
-    def take(self) -> int:
-        """The next number."""
+    def take(self) -> int | None:
+        """The next number; None when the token has been lost with a process that died holding it."""
+        if not select.select([self._read], [], [], _TOKEN_LOST_S)[0]:
+            return None
         number = int.from_bytes(os.read(self._read, 8), "little")
         self._put(number + 1)
         return number
@@ -188,6 +199,14 @@ class _Helper:
         finally:
             os._exit(status)
 
+    def end(self) -> None:
+        """Leaves nothing behind, whether it has been collected or not."""
+        if self._pipe >= 0:
+            os.close(self._pipe)
+        if self._pid > 0:
+            os.kill(self._pid, signal.SIGKILL)  # it has nothing left to do, or nobody to do it for
+            os.waitpid(self._pid, 0)
+
     def _work(self, turns: _Turns, write: int) -> None:
         tables = Tables()
         message = _Message([], [], [])
@@ -214,8 +233,8 @@ class _Helper:
             InputError: the helper refused the file.
         """
         with os.fdopen(self._pipe, "rb") as source:
+            self._pipe = -1
             data = source.read()
-        os.waitpid(self._pid, 0)
         size = int.from_bytes(data[:8], "little")
         try:
             message = msgspec.msgpack.decode(data[8 : 8 + size], type=_Message)
