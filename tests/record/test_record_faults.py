@@ -190,6 +190,12 @@ def test_a_server_that_falls_silent(serve, tmp_path: Path) -> None:
     assert server.wait(lambda fake: not fake.running), "its requests are cancelled"
 
 
+def test_a_server_that_never_brings_a_token(serve, tmp_path: Path) -> None:
+    server = serve("vllm", Faults(silent_after=2))
+    with pytest.raises(InputError, match=r"--stall-timeout"):
+        run_recording(server, tmp_path / "run", batches=(2,), stall_s=0.5)
+
+
 def test_requests_of_others(serve, tmp_path: Path) -> None:
     server = serve("vllm", Faults(others=2))
     line = refused(server, tmp_path / "run", wait_idle_s=0.3)

@@ -168,13 +168,14 @@ class Holder:
             lambda: load.decoding > have or have == size or time.perf_counter() > end,
             within_s + 60,
             "first tokens",
+            patient=False,
         )
         return load.decoding > have or have == size
 
     async def _too_many(self, size: int, decoding: int, error: InputError | None) -> InputError:
         """The error of a batch that did not come together: the server's limit, if its counts say so."""
         counts = await self._engine.counts()
-        if counts.waiting or (error and "finished" in str(error) and 0 < decoding < size):
+        if decoding and (counts.waiting or (error and "finished" in str(error) and decoding < size)):
             limit = _LIMIT_FLAGS.get(self._engine.name, "its batch limit")
             return InputError(
                 f"{self._url}: only {decoding} of {size} requests decode at once, "

@@ -178,7 +178,7 @@ class Load:
         """
         _allow_open_files(len(self.streams))
         gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
-        begin = time.perf_counter()
+        begin = self._heard = time.perf_counter()
 
         async def open_one(index: int) -> None:
             if self._limits.requests_per_s:
@@ -215,19 +215,24 @@ class Load:
                 "take that many connections?"
             ) from error
 
-    async def until(self, reached: Callable[[], bool], timeout_s: float, what: str) -> None:
+    async def until(
+        self, reached: Callable[[], bool], timeout_s: float, what: str, *, patient: bool = True
+    ) -> None:
         """Wait while the streams run.
 
         Args:
             reached: when to stop waiting.
             timeout_s: how long at most.
             what: what is waited for, to say so.
+            patient: whether silence counts from now on, not from the last token (the server may have had
+                reason to be silent).
 
         Raises:
             InputError: a stream ended, all of them fell silent, or the time is up.
         """
         deadline = time.perf_counter() + timeout_s
-        self._heard = time.perf_counter()
+        if patient:
+            self._heard = time.perf_counter()
         while True:
             self.check()
             if reached():
