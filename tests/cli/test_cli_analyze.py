@@ -142,3 +142,29 @@ def test_a_closed_pipe_ends_quietly() -> None:
     os.close(read_end)
     _, stderr = process.communicate()
     assert stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("analyze", "--gpuz", "x"), "--gpuz"),
+        (("nonsense",), "nonsense"),
+        (("waves", "--gpu", "h200", "--grid"), "--grid"),
+        (("plan-attention", "--batch", "many"), "many"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments: tuple[str, ...], says: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert says in one_line(done)
+
+
+def test_a_fault_of_ours_is_one_line_too(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['wavewise', 'analyze', 'x']; import wavewise.cli.app as app\n"
+        "def fail(): raise ValueError('boom')\n"
+        "app.build = fail; app.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 70
+    assert "boom" in one_line(done)

@@ -6,13 +6,17 @@ the work is imported inside the command's function, so that `wavewise --help` st
 
 import importlib
 import importlib.util
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from wavewise._version import __version__
-from wavewise.errors import WavewiseError
+from wavewise.errors import UsageError, WavewiseError
+
+_ArgumentError: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # type: ignore[assignment]
+"""What the option parser raises for anything wrong on the command line; typer exports only this one kind."""
 
 COMMANDS = (
     "analyze",
@@ -68,9 +72,34 @@ def build() -> typer.Typer:
 
 
 def main() -> None:
-    """Entry point of the `wavewise` script."""
+    """Entry point of the `wavewise` script: every error becomes one line on stderr and an exit status."""
     try:
-        build()(standalone_mode=True)
+        status = build()(standalone_mode=False)
     except WavewiseError as error:
-        print(f"wavewise: {error}", file=sys.stderr)
-        sys.exit(error.exit_status)
+        _end(str(error), error.exit_status)
+    except _ArgumentError as error:
+        message = error.format_message().rstrip(".")
+        if not message:
+            sys.exit(UsageError.exit_status)  # no arguments at all: the help has been printed instead
+        command = error.ctx.command_path if error.ctx else "wavewise"
+        _end(f"{message}; see {command} --help", UsageError.exit_status)
+    except (typer.Abort, KeyboardInterrupt):
+        _end("interrupted", 130)
+    except BrokenPipeError:
+        # The reader of our output has gone (head, less). Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception as error:
+        if os.environ.get("WAVEWISE_DEBUG"):
+            raise
+        _end(
+            f"internal error ({type(error).__name__}: {error}); please report it with the traceback that "
+            "WAVEWISE_DEBUG=1 shows",
+            70,
+        )
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _end(message: str, status: int) -> NoReturn:
+    print(f"wavewise: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(status)
