@@ -17,6 +17,9 @@ from wavewise.levers.sweep.sentences import Clause, Span, clauses, parentheses
 POSITIVE = frozenset({"works", "promising"})
 FACTUAL = frozenset({"fact", "infinitive"})
 
+_GRAVE = frozenset({"unsafe", "worse"})
+"""Of two readings as strong, these stand: "did not help and hurt p99" is worse."""
+
 _UNPAIRED = ("attitude", "hypothetical", "conditional", "superseded", "hedge", "grows")
 """Where one of these stands, two figures are no before and after."""
 
@@ -208,7 +211,8 @@ def _reading(hit: _Hit, words: str, rules: Rules) -> tuple[str | None, str | Non
     """(verdict, None), or (None, why the cue counts for nothing), from the clause alone."""
     cue, modality = hit.cue, rules.modality
     before = words[: hit.start]
-    near = " ".join(before.split()[-6:])
+    # A negation reaches to the cue, but not past an "and" or "but" ("without a hiccup and gives 6 %").
+    near = " ".join(re.split(r"\b(?:and|but)\b", before)[-1].split()[-6:])
     attitude = modality["attitude"].search(words)
     if attitude is not None and attitude.start() <= hit.start:
         return None, f"an attitude, not an outcome: {attitude.group().strip()!r}"
@@ -228,7 +232,8 @@ def _reading(hit: _Hit, words: str, rules: Rules) -> tuple[str | None, str | Non
     if negated:
         if modality["merit"].search(near):
             return None, "not about speed"
-        if cue.negated != "drop" and cue.kind in FACTUAL and not modality["hypothetical"].search(before):
+        denied = modality["denies"].search(near) and not modality["hypothetical"].search(before)
+        if cue.negated != "drop" and cue.kind in FACTUAL and denied:
             return cue.negated, None
         return None, "negated"
     hypothetical = modality["hypothetical"].search(before)
@@ -329,7 +334,7 @@ def settle(found: Iterable[Found]) -> dict[str, Found]:
         if len({f.verdict in POSITIVE for f in main}) > 1:
             outcome[lever] = replace(main[0], verdict=None, why_not="says two opposite things")
         elif main:
-            outcome[lever] = max(main, key=lambda f: (f.strength, -f.position))
+            outcome[lever] = max(main, key=lambda f: (f.strength, f.verdict in _GRAVE, -f.position))
         elif said:
             outcome[lever] = max(said, key=lambda f: (f.strength, -f.position))
         else:
