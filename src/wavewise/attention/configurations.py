@@ -74,7 +74,7 @@ class Footprint:
         threads: per CTA, worker warps included.
         spill_bytes: bytes of local memory a thread; 0 is no spill.
         wgmma_serialised: whether ptxas serialised the asynchronous MMAs (False where there are none).
-        compiler: the Triton version that compiled it.
+        compiler: the version of Triton that compiled it.
     """
 
     config: KernelConfig
@@ -96,6 +96,36 @@ class Footprint:
         )
 
 
+HOPPER = (
+    KernelConfig("hopper", 64, 32, 4, 3, depth=3, gather_warps=4, gather_registers=128, value_registers=160),
+    KernelConfig("hopper_narrow", 32, 64, 4, 2, depth=3, gather_warps=4, gather_registers=128),
+    KernelConfig("hopper_narrow", 16, 64, 4, 2, depth=3, gather_warps=4, gather_registers=128),
+    KernelConfig("hopper_narrow", 8, 64, 4, 2, depth=3, gather_warps=4, gather_registers=128),
+)
+"""Needs wgmma: compute capability 9.0 and no other."""
+
+PORTABLE = (
+    KernelConfig("portable", 32, 32, 8, 1),
+    KernelConfig("portable", 16, 32, 8, 1),
+    KernelConfig("portable", 16, 16, 8, 1),
+    KernelConfig("portable", 8, 32, 8, 1),
+    KernelConfig("portable", 8, 16, 8, 1),
+    KernelConfig("portable", 8, 16, 4, 1),
+)
+"""Runs wherever Triton's bf16 dot does."""
+
+MEASURED_COMPILER = "3.6.0"
+"""The Triton that the recorded GPU measurements ran with."""
+
+COMPUTE_CAPABILITIES = ("9.0", "10.0", "12.0")
+"""Architectures that are audited."""
+
+
+def configurations(compute_capability: str) -> tuple[KernelConfig, ...]:
+    """What ships for one architecture, by exact capability."""
+    return HOPPER + PORTABLE if compute_capability == "9.0" else PORTABLE
+
+
 @lru_cache(maxsize=1)
 def shipped_footprints() -> tuple[Footprint, ...]:
     """Every audited footprint, as `footprints.json` holds them."""
@@ -103,17 +133,26 @@ def shipped_footprints() -> tuple[Footprint, ...]:
     return msgspec.json.decode(text, type=tuple[Footprint, ...])
 
 
-def footprints_for(gpu: GpuSpec) -> tuple[Footprint, ...]:
+def footprints_for(gpu: GpuSpec, compiler: str | None = None) -> tuple[Footprint, ...]:
     """The shipped footprints of the GPU's exact architecture.
 
+    Args:
+        gpu: which architecture.
+        compiler: Triton's version; None, or one that was not audited, takes the version that was measured.
+
     Raises:
-        InputError: none ships for it.
+        InputError: none ships for the architecture.
     """
-    found = tuple(f for f in shipped_footprints() if f.compute_capability == gpu.compute_capability)
+    audited = {f.compiler for f in shipped_footprints()}
+    version = compiler if compiler in audited else MEASURED_COMPILER
+    found = tuple(
+        f
+        for f in shipped_footprints()
+        if f.compute_capability == gpu.compute_capability and f.compiler == version
+    )
     if not found:
-        known = sorted({f.compute_capability for f in shipped_footprints()})
         raise InputError(
             f"{gpu.name}: no audited attention kernel for compute capability {gpu.compute_capability}; "
-            f"there are some for {', '.join(known)}"
+            f"there are some for {', '.join(COMPUTE_CAPABILITIES)}"
         )
     return found

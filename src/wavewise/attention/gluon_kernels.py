@@ -26,6 +26,13 @@ from triton.experimental.gluon.language._core import builtin as _builtin
 
 
 @_builtin
+def _copy(memory, pointer, mask=None, _semantic=None):
+    # `async_copy_global_to_shared` in Triton 3.6, later `async_load`. Where the mask is false, zeros arrive.
+    copy = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
+    copy(memory, pointer, mask=mask, _semantic=_semantic)
+
+
+@_builtin
 def _view(memory, dtype, shape, layout, _semantic=None):
     # Triton 3.6 spells it `_reinterpret`, later versions `reinterpret`.
     method = getattr(memory, "_reinterpret", None) or memory.reinterpret
@@ -107,7 +114,7 @@ def _fetch_indices(i, hi, half: gl.constexpr, scopes, slot, T: gl.constexpr, NWP
     """Start copying the 32 indices of unit `half` of tile i to `slot`; zeros where there are none."""
     _, pointer, length, _, _, place = _scope_of(i, scopes)
     t = place * T + half * 32 + gl.arange(0, 32, gl.BlockedLayout([1], [32], [NWP], [0]))
-    async_copy.async_copy_global_to_shared(slot, pointer + t, mask=(t < length) & (i < hi))
+    _copy(slot, pointer + t, mask=(t < length) & (i < hi))
 
 
 @gluon.jit
@@ -143,11 +150,11 @@ def _fetch_rows(
     w1 = gl.arange(0, 32, gl.SliceLayout(0, L))
     w2 = gl.arange(0, 16, gl.SliceLayout(0, L))
     mask = valid[:, None]
-    async_copy.async_copy_global_to_shared(R0, rows[:, None] + w0[None, :], mask=mask)
-    async_copy.async_copy_global_to_shared(R1, rows[:, None] + (64 + w1)[None, :], mask=mask)
-    async_copy.async_copy_global_to_shared(R2, rows[:, None] + (96 + w2)[None, :], mask=mask)
-    async_copy.async_copy_global_to_shared(R3, rows[:, None] + (112 + w1)[None, :], mask=mask)
-    async_copy.async_copy_global_to_shared(RS, scales, mask=valid)
+    _copy(R0, rows[:, None] + w0[None, :], mask=mask)
+    _copy(R1, rows[:, None] + (64 + w1)[None, :], mask=mask)
+    _copy(R2, rows[:, None] + (96 + w2)[None, :], mask=mask)
+    _copy(R3, rows[:, None] + (112 + w1)[None, :], mask=mask)
+    _copy(RS, scales, mask=valid)
 
 
 @gluon.jit
@@ -260,10 +267,10 @@ def _publish_weights(S, bias, m, l, j, scale_log2, P, factor, p_full, p_empty):
 def _score(
     query, query_strides, lo, hi, h0, Q0, Q1, K0, K1, bias, P, factor, full, empty, p_full, p_empty,
     scale_log2, sink, n, split, out, out_strides, lse_out, lse_strides,
-    HAS_SINK: gl.constexpr, SINGLE: gl.constexpr, T: gl.constexpr, NB: gl.constexpr, VN: gl.constexpr,
+    HAS_SINK: gl.constexpr, SINGLE: gl.constexpr, T: gl.constexpr, NB: gl.constexpr,
 ):
     LS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, T, 16])
-    LO: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, VN, 16])
+    LO: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 256, 16])
     LP: gl.constexpr = gl.DotOperandLayout(0, LO, 2)
     MS: gl.constexpr = gl.SliceLayout(1, LS)
     TS: gl.constexpr = gl.SliceLayout(0, LS)
@@ -273,8 +280,8 @@ def _score(
     dq = gl.arange(0, 256, gl.SliceLayout(0, LQ))
     query_stride_n, query_stride_h = query_strides
     rows = query + n.to(gl.int64) * query_stride_n + hq[:, None] * query_stride_h + dq[None, :]
-    async_copy.async_copy_global_to_shared(Q0, rows)
-    async_copy.async_copy_global_to_shared(Q1, rows + 256)
+    _copy(Q0, rows)
+    _copy(Q1, rows + 256)
     async_copy.commit_group()
     async_copy.wait_group(0)
     fence_async_shared()
@@ -325,9 +332,9 @@ def _score(
 
 @gluon.jit
 def _value(
-    lo, hi, h0, Q1, K1, P, factor, full, empty, p_full, p_empty, n, split, out, out_strides, T: gl.constexpr, NB: gl.constexpr, VN: gl.constexpr
+    lo, hi, h0, Q1, K1, P, factor, full, empty, p_full, p_empty, n, split, out, out_strides, T: gl.constexpr, NB: gl.constexpr
 ):
-    LO: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, VN, 16])
+    LO: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 256, 16])
     MO: gl.constexpr = gl.SliceLayout(1, LO)
     o = gl.zeros([64, 256], gl.float32, LO)
     for i in range(lo, hi):
@@ -353,7 +360,7 @@ def split_hopper(
     index_stride_a, index_stride_e, query_stride_n, query_stride_h, out_stride_n, out_stride_s, out_stride_h,
     lse_stride_n, lse_stride_s, lse_stride_h, splits,
     HAS_LENGTH_A: gl.constexpr, HAS_LENGTH_E: gl.constexpr, HAS_SINK: gl.constexpr,
-    SINGLE: gl.constexpr, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr, VN: gl.constexpr,
+    SINGLE: gl.constexpr, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr,
     DEPTH: gl.constexpr, SHIFT: gl.constexpr, VALUE_REGISTERS: gl.constexpr, GATHER_REGISTERS: gl.constexpr, PDL: gl.constexpr,
 ):
     h0 = gl.program_id(0) * 64
@@ -428,14 +435,14 @@ def split_hopper(
                         full, empty, p_full, p_empty, scale_log2, sink, n, split,
                         out, (out_stride_n, out_stride_s, out_stride_h),
                         lse_out, (lse_stride_n, lse_stride_s, lse_stride_h),
-                        HAS_SINK, SINGLE, T, NB, VN,
+                        HAS_SINK, SINGLE, T, NB,
                     ),
                 ),
                 (
                     _value,
                     (
                         lo, hi, h0, Q1, K1, P, factor, full, empty, p_full, p_empty, n, split,
-                        out, (out_stride_n, out_stride_s, out_stride_h), T, NB, VN,
+                        out, (out_stride_n, out_stride_s, out_stride_h), T, NB,
                     ),
                 ),
                 (
@@ -465,8 +472,8 @@ def _attend_narrow(
     hq = (h0 + gl.arange(0, BLOCK_H, gl.SliceLayout(1, LQ))).to(gl.int64)
     dq = gl.arange(0, 256, gl.SliceLayout(0, LQ))
     rows = query + hq[:, None] * query_stride + dq[None, :]
-    async_copy.async_copy_global_to_shared(Q0, rows)
-    async_copy.async_copy_global_to_shared(Q1, rows + 256)
+    _copy(Q0, rows)
+    _copy(Q1, rows + 256)
     async_copy.commit_group()
     async_copy.wait_group(0)
     fence_async_shared()

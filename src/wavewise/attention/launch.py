@@ -90,6 +90,34 @@ def _flags(problem: Problem) -> dict[str, bool]:
     }
 
 
+def constants_of(config: KernelConfig, shift: bool) -> dict[str, Any]:
+    """The compile-time constants that a configuration stands for.
+
+    Args:
+        config: the configuration.
+        shift: whether page sizes arrive as logarithms (the Hopper kernels only).
+    """
+    if config.kernel == "portable":
+        return {
+            "BLOCK_H": config.block_h,
+            "BLOCK_T": config.block_t,
+            "STAGES": config.stages,
+            "ASM": not interpreted(),
+            "UPCAST": interpreted(),
+        }
+    constants: dict[str, Any] = {
+        "T": config.block_t,
+        "NB": config.stages,
+        "NWP": config.gather_warps,
+        "DEPTH": config.depth,
+        "SHIFT": shift,
+        "GATHER_REGISTERS": config.gather_registers,
+    }
+    if config.kernel == "hopper":
+        return constants | {"VALUE_REGISTERS": config.value_registers}
+    return constants | {"BLOCK_H": config.block_h}
+
+
 def launch_split(
     problem: Problem, config: KernelConfig, splits: int, out: torch.Tensor, lse: torch.Tensor, pdl: bool
 ) -> None:
@@ -115,33 +143,19 @@ def launch_split(
     if config.kernel == "portable":
         if options:
             options["num_stages"] = config.stages
-        kernels.split_portable[grid](
-            *arguments,
-            **flags,
-            BLOCK_H=config.block_h,
-            BLOCK_T=config.block_t,
-            STAGES=config.stages,
-            ASM=not interpreted(),
-            UPCAST=interpreted(),
-            **options,
-        )
+        constants = constants_of(config, shift=False)
+        kernels.split_portable[grid](*arguments, **flags, **constants, **options)
         return
     from wavewise.attention import gluon_kernels
 
-    # A page size that is a power of two arrives as its logarithm: a shift is far off a division's latency.
-    sizes = arguments[_PAGE_SIZES]
+    # A page size that is a power of two arrives as its logarithm: a shift has far less latency than a division.
+    sizes: list[int] = arguments[_PAGE_SIZES]
     shift = all(size & (size - 1) == 0 for size in sizes)
     if shift:
         arguments[_PAGE_SIZES] = [size.bit_length() - 1 for size in sizes]
-    ring = {"T": config.block_t, "NB": config.stages, "NWP": config.gather_warps, "SHIFT": shift}
-    ring |= {"DEPTH": config.depth, "GATHER_REGISTERS": config.gather_registers}
-    if config.kernel == "hopper":
-        value = {"VN": 256, "VALUE_REGISTERS": config.value_registers}
-        gluon_kernels.split_hopper[grid](*arguments, **flags, **ring, **value, **options)
-    else:
-        gluon_kernels.split_hopper_narrow[grid](
-            *arguments, **flags, **ring, BLOCK_H=config.block_h, **options
-        )
+    wide = config.kernel == "hopper"
+    kernel = gluon_kernels.split_hopper if wide else gluon_kernels.split_hopper_narrow
+    kernel[grid](*arguments, **flags, **constants_of(config, shift), **options)
 
 
 def launch_combine(
