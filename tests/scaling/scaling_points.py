@@ -49,7 +49,7 @@ def point(
             launches_per_step=1.0,
             sum_us_per_step=float(np.median(values)) * 1e3,
             busy_us_per_step=float(np.median(values)) * 1e3,
-            share_of_busy=float(np.median(values) / np.median(busy or total)),
+            share_of_busy=float(np.median(values) / (np.median(busy or total) or 1.0)),
             exclusive_us_per_step=1e3 * (exclusive or {}).get(family, float(np.median(values))),
         )
         for family, values in families.items()

@@ -144,7 +144,7 @@ class ScalingModel:
         )
 
     def _rate(self, batch_size: int, step_ms: float | None) -> float | None:
-        if step_ms is None or self.tokens_per_request is None:
+        if not step_ms or self.tokens_per_request is None:
             return None
         return 1000.0 * batch_size * self.tokens_per_request / step_ms
 
