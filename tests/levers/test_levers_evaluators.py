@@ -560,3 +560,30 @@ def test_the_tiles_of_sparse_mla_come_from_the_models_shape() -> None:
     assert (
         "16 tiles a request assumed" in judge("wave-aware-splits", made, attended_scopes=(128, 512)).evidence
     )
+
+
+def test_an_all_reduce_that_is_not_latency_is_not_judged() -> None:
+    rows = (kernel("all_reduce", 800.0, 4, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL"),)
+    found = judge(
+        "all-reduce-algorithm", findings((point(64, {"all_reduce": 800.0, "moe_gemm": 9.0}),), rows)
+    )
+    assert found.saving_us is None
+    assert found.needs is not None
+    assert "message sizes" in found.needs
+
+
+def test_buckets_of_speculating_steps_count_tokens_and_are_no_padding() -> None:
+    made = bucketed({(32, 64): 10}, {32: 4000.0, 64: 6000.0})
+    steps = tuple(structs.replace(s, batch_size=32, generation_tokens=64) for s in made.traces[0].steps)
+    points = tuple(
+        structs.replace(p, batch_size=32, bucket=64, verified_tokens_per_step=64.0)
+        for p in made.operating_points
+    )
+    told = structs.replace(
+        made, operating_points=points, traces=(structs.replace(made.traces[0], steps=steps, decode=()),)
+    )
+    assert judge("finer-buckets", told).saving_us is None
+    assert judge("mask-padding-experts", told).saving_us is None
+    speculation = judge("speculative-decoding", told)
+    assert speculation.saving_us == 0.0
+    assert "64 tokens already" in speculation.basis

@@ -19,9 +19,11 @@ def _traces(view: View) -> list[TraceFindings]:
 
 
 def bucket_steps(view: View) -> dict[tuple[int, int], int]:
-    """(batch size, bucket) -> decode steps."""
+    """(batch size, bucket) -> decode steps; traces with speculation, whose buckets count tokens, left out."""
     found: Counter[tuple[int, int]] = Counter()
     for trace in _traces(view):
+        if any((s.generation_tokens or 0) > (s.batch_size or 0) for s in trace.steps if s.kind == "decode"):
+            continue
         for use in trace.bucket_use:
             if use.bucket is not None and use.bucket >= use.batch_size:
                 found[use.batch_size, use.bucket] += use.steps

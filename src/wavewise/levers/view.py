@@ -27,6 +27,7 @@ class View:
 
     Attributes:
         bucket: captured batch size that was replayed; None when unknown.
+        verified_tokens: tokens computed per step, where the trace says so: over the batch size with speculation.
         step_us, span_us, busy_us, boundary_us, launch_us: as in the contract; None where not measured.
         families: by name.
         kernels: launch shapes of one trace that holds this batch size.
@@ -39,6 +40,7 @@ class View:
     context_length: int | None
     context_label: str | None
     clean_steps: int
+    verified_tokens: float | None
     step_us: float
     span_us: float
     busy_us: float
@@ -57,6 +59,15 @@ class View:
     def tokens(self) -> int | None:
         """Tokens that the replay computes, padding included: the bucket, else the batch size."""
         return self.bucket if self.bucket is not None else self.batch_size
+
+    @property
+    def speculates(self) -> bool:
+        """Whether several tokens are verified per request, so that a bucket counts tokens and not requests."""
+        return (
+            self.verified_tokens is not None
+            and self.batch_size is not None
+            and self.verified_tokens > self.batch_size
+        )
 
     @property
     def where(self) -> str:
@@ -166,6 +177,7 @@ def _of_point(findings: Findings, known: Known, point: OperatingPoint) -> View:
         context_length=point.context_length,
         context_label=point.context_label,
         clean_steps=point.clean_steps,
+        verified_tokens=point.verified_tokens_per_step,
         step_us=point.step_ms.median * US_PER_MS,
         span_us=point.gpu_span_ms.median * US_PER_MS,
         busy_us=point.busy_ms.median * US_PER_MS,
@@ -189,6 +201,7 @@ def _of_row(findings: Findings, known: Known, index: int, trace: TraceFindings, 
         context_length=row.context_length,
         context_label=None,
         clean_steps=row.clean_steps,
+        verified_tokens=row.verified_tokens_per_step,
         step_us=row.step_ms.median * US_PER_MS,
         span_us=row.gpu_span_ms.median * US_PER_MS,
         busy_us=row.busy_ms.median * US_PER_MS,

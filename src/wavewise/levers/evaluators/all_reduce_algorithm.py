@@ -25,7 +25,13 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
             basis=f"at most {time:.1f} us, all of the all-reduces",
         )
     floor, share = spec.number("floor_us"), spec.number("realised")
-    slow = [k for k in view.kernels_of(spec.families) if _MANY_HOPS.search(k.name) and k.median_us > floor]
+    nccl = [k for k in view.kernels_of(spec.families) if _MANY_HOPS.search(k.name)]
+    slow = [k for k in nccl if floor < k.median_us <= spec.number("latency_us")]
+    if not slow and any(k.median_us > spec.number("latency_us") for k in nccl):
+        return unknown(
+            f"message sizes: an all-reduce of over {spec.number('latency_us'):g} us is not bound by its hops",
+            basis=f"at most {time:.1f} us, all of the all-reduces",
+        )
     if not slow:
         return nothing(f"no NCCL all-reduce takes over {floor:g} us a launch")
     bound = sum(k.launches_per_step * (k.median_us - floor) for k in slow)

@@ -11,7 +11,8 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
     """Saving = E * (A(bucket) - A(batch)), here or as the mean over all recorded decode steps."""
     if not view.sum_us(spec.families):
         return nothing(f"no MoE GEMM at {view.where}")
-    here = view.batch_size is not None and view.bucket is not None and view.bucket > view.batch_size
+    known = view.batch_size is not None and view.bucket is not None and not view.speculates
+    here = known and (view.bucket or 0) > (view.batch_size or 0)
     steps = {(view.batch_size or 0, view.bucket or 0): 1} if here else bucket_steps(view)
     if not steps:
         return unknown("decode steps whose batch size and replayed bucket are both known")

@@ -11,6 +11,8 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
     """Saving = T(n) - T(2n) * (1 + draft) / (1 + acceptance), in us per step of one token per request."""
     if view.batch_size is None or view.tokens is None:
         return unknown("the batch size of the decode steps")
+    if view.speculates:
+        return nothing(f"the steps at {view.where} verify {view.verified_tokens:g} tokens already")
     wide = _span_at(view, 2 * view.tokens)
     if wide is None:
         return unknown(f"the replay's time at {2 * view.tokens} tokens: record a batch of that size")
