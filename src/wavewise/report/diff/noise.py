@@ -30,6 +30,10 @@ ALPHA = 0.05
 """A difference counts when chance alone would give one as large in fewer than 1 of 20 pairs of recordings."""
 
 _EXACT_LIMIT = 20_000
+_LEAST_WAYS = 2_000
+_CELLS = 4_000_000
+"""Samples times permutations held at once; ten times that are drawn at most, as long as `_LEAST_WAYS` are."""
+
 _BOOTSTRAP = 2_000
 _REPEAT_SIGMAS = 2.0
 _SEED = 20_261_129
@@ -123,34 +127,60 @@ def _permutation(before: Floats, after: Floats) -> tuple[Floats, float]:
     """Two-sided p-values of the difference of means, and the least that these sample sizes allow."""
     n, m = before.shape[1], after.shape[1]
     pooled = np.concatenate([before, after], axis=1)
-    total = pooled.sum(axis=1, keepdims=True)
-    chosen = _choices(n, m)
-    sums = pooled[:, chosen].sum(axis=2)
-    differences = np.abs(sums / n - (total - sums) / m)
-    observed = np.abs(before.mean(axis=1) - after.mean(axis=1))[:, None]
+    pooled -= pooled.mean(axis=1, keepdims=True)  # the differences stay, the rounding of large sums does not
+    observed = np.abs(pooled[:, :n].mean(axis=1) - pooled[:, n:].mean(axis=1))[:, None]
     # Equal sums in another order may differ in the last digits of the samples: they count as reached.
-    rounding = 1e-12 * np.abs(pooled).max(axis=1, keepdims=True)
-    reached = (differences >= observed - rounding).sum(axis=1)
+    rounding = 1e-12 * np.maximum(np.abs(before).max(axis=1), np.abs(after).max(axis=1))[:, None]
+    chosen = _choices(n, m)
+    reached = np.zeros(len(pooled))
+    rows = max(1, _CELLS // (n + m))
+    for first in range(0, len(chosen), rows):
+        sums = pooled @ chosen[first : first + rows].T.astype(np.float64)
+        # The pooled mean is 0, so what was not chosen sums to the negative.
+        reached += (np.abs(sums) * (1 / n + 1 / m) >= observed - rounding).sum(axis=1)
     if comb(n + m, n) <= _EXACT_LIMIT:
         return reached / len(chosen), (2 if n == m else 1) / len(chosen)
     return (reached + 1) / (len(chosen) + 1), 1 / (len(chosen) + 1)
 
 
-@lru_cache(maxsize=64)
-def _choices(n: int, m: int) -> NDArray[np.int64]:
-    """Which of n + m samples are called "before": every way, or a fixed random sample of the ways."""
+@lru_cache(maxsize=4)
+def _choices(n: int, m: int) -> NDArray[np.bool_]:
+    """[ways, n + m]: which samples are called "before", in every way or in a fixed random sample of the ways."""
     if comb(n + m, n) <= _EXACT_LIMIT:
-        return np.array(list(combinations(range(n + m), n)), np.int64)
-    rng = np.random.default_rng(_SEED)
-    return rng.permuted(np.tile(np.arange(n + m), (_EXACT_LIMIT, 1)), axis=1)[:, :n]
+        places = np.array(list(combinations(range(n + m), n)), np.int64)
+        chosen = np.zeros((len(places), n + m), np.bool_)
+        np.put_along_axis(chosen, places, True, axis=1)
+        return chosen
+    ways = min(_EXACT_LIMIT, max(_LEAST_WAYS, 10 * _CELLS // (n + m)))
+    base = np.arange(n + m) < n
+    return np.random.default_rng(_SEED).permuted(np.broadcast_to(base, (ways, n + m)), axis=1)
 
 
 def _bootstrap(before: Floats, after: Floats) -> tuple[Floats, Floats]:
     """95 % percentile intervals of the change of the median."""
     rng = np.random.default_rng(_SEED)
-    medians = [
-        np.median(side[:, rng.integers(0, side.shape[1], (_BOOTSTRAP, side.shape[1]))], axis=2)
-        for side in (before, after)
-    ]
-    low, high = np.percentile(medians[1] - medians[0], [2.5, 97.5], axis=1)
+    change = _resampled_medians(after, rng) - _resampled_medians(before, rng)
+    low, high = np.percentile(change, [2.5, 97.5], axis=1)
     return low, high
+
+
+def _resampled_medians(samples: Floats, rng: np.random.Generator) -> Floats:
+    """[quantities, replicates]: medians of resamples of the same size, drawn without drawing the resamples.
+
+    A resample is n uniform places among the sorted samples, so its middle place is the middle order statistic of
+    n uniform numbers, which is Beta distributed; for even n the next place is the least of the n/2 above it
+    (H. A. David, H. N. Nagaraja, "Order Statistics", 2003, sections 2.1 and 2.5). The cost so does not grow
+    with the number of steps.
+    """
+    n = samples.shape[1]
+    ordered = np.sort(samples, axis=1)
+    half = n // 2
+    if n % 2:
+        return ordered[:, _places(rng.beta(half + 1, half + 1, _BOOTSTRAP), n)]
+    lower = rng.beta(half, half + 1, _BOOTSTRAP)
+    upper = lower + (1 - lower) * rng.beta(1, half, _BOOTSTRAP)
+    return (ordered[:, _places(lower, n)] + ordered[:, _places(upper, n)]) / 2
+
+
+def _places(uniform: Floats, n: int) -> NDArray[np.int64]:
+    return np.minimum((uniform * n).astype(np.int64), n - 1)
