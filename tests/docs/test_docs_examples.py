@@ -14,7 +14,7 @@ import typer
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SHIPPED = ROOT / "examples" / "h200-vllm-dsv4"
-PAGES = sorted(DOCS.rglob("*.md"))
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "skills" / "wavewise" / "SKILL.md"]
 
 
 def commands_in(text: str) -> list[str]:
@@ -41,7 +41,7 @@ def options(command: Any) -> Iterator[str]:
         yield from options(child)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(DOCS).as_posix() for page in PAGES])
+@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])
 def test_commands_and_options_exist(page: Path) -> None:
     there = options_of()
     for line in commands_in(page.read_text(encoding="utf-8")):
