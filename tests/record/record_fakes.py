@@ -529,14 +529,14 @@ def _lifespan(fake: Fake):
 class Running:
     """A fake server on a port of its own, in a thread of this process."""
 
-    def __init__(self, fake: Fake) -> None:
+    def __init__(self, fake: Fake, **tls: str) -> None:
         owners = {"vllm": "vllm", "tensorrt-llm": "tensorrt_llm", "openai": "someone"}
         app = (
             sglang_app(fake) if fake.engine == "sglang" else plain_app(fake) if fake.engine == "web" else None
         )
         self.fake = fake
         config = uvicorn.Config(
-            app or openai_app(fake, owners[fake.engine]), port=0, log_level="critical", lifespan="on"
+            app or openai_app(fake, owners[fake.engine]), port=0, log_level="critical", lifespan="on", **tls
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
@@ -546,7 +546,7 @@ class Running:
         while not self._server.started:
             time.sleep(0.005)
         self.port = self._server.servers[0].sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if self._server.config.is_ssl else ''}://127.0.0.1:{self.port}"
         return self
 
     def __exit__(self, *_: object) -> None:

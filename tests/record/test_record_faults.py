@@ -1,11 +1,13 @@
 """What goes wrong: one clear line with the remedy, and the server left as it was found."""
 
 import re
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from record_fakes import Faults
+from record_fakes import Fake, Faults, Running
 from record_helpers import command, idle, run_command, run_recording
 
 from wavewise.errors import InputError, UsageError
@@ -80,6 +82,30 @@ def test_a_redirect_is_not_followed(serve, tmp_path: Path) -> None:
     line = refused(serve("vllm", Faults(redirect_to=other.url)), tmp_path / "run")
     assert "redirects to" in line
     assert other.fake.log == [], "a host that was not named hears nothing"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with the openssl program")
+def test_a_certificate_is_verified(tmp_path: Path) -> None:
+    certificate, private = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", private, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    fake = Fake("vllm", step_s=0.002, trace_dir=tmp_path / "traces")
+    with Running(fake, ssl_certfile=str(certificate), ssl_keyfile=str(private)) as server:
+        line = refused(server, tmp_path / "run", batches=(2,))
+        assert "certificate cannot be verified" in line
+        assert "--ca-file" in line
+        assert fake.log == []
+        options = Options(
+            url=server.url, out=tmp_path / "run", batches=(2,), prompt_tokens=64, steps=4, measure_s=0.05,
+            telemetry="none", trace_dir=fake.trace_dir, ca_file=certificate,
+        )  # fmt: skip
+        target = parse_target(server.url, None, certificate)
+        run = record(options, target, lambda question: True, lambda line: None)
+        assert run.batches[0].held is True
+        assert run.url.startswith("https://")
 
 
 def test_a_proxy_in_the_environment_is_not_used(

@@ -23,6 +23,7 @@ from wavewise.record.folder import recording_lock
 from wavewise.record.host import flags_of, is_local, server_command
 from wavewise.record.latency import measure
 from wavewise.record.metrics import parse_metrics, total
+from wavewise.record.model import StepCount, TraceFile
 from wavewise.record.session import exactly_held
 from wavewise.record.streams import Event, Stream, _Connection
 
@@ -364,6 +365,20 @@ def test_long_markers_and_idle_steps(tmp_path: Path) -> None:
     assert not found.gpu
     assert exactly_held([found], 32)[0] is False
     assert exactly_held([], 32) == (None, "the trace names no engine steps")
+
+
+def test_ranks_see_the_whole_batch_or_a_share_of_it() -> None:
+    def trace(*steps: tuple[str, int]) -> TraceFile:
+        counts = tuple(StepCount(kind=kind, batch_size=size, steps=9) for kind, size in steps)
+        return TraceFile(file="f", source="s", bytes=1, complete=True, gpu=True, steps=counts)
+
+    whole, half, quarter = trace(("decode", 8)), trace(("decode", 4)), trace(("decode", 2))
+    assert exactly_held([whole, whole], 8) == (True, None)  # tensor parallel
+    assert exactly_held([half, half], 8) == (True, None)  # data parallel
+    assert exactly_held([half, quarter, quarter], 8) == (True, None)
+    assert exactly_held([half, quarter], 8)[0] is False
+    assert exactly_held([trace(("decode", 8), ("decode", 7))], 8)[0] is False
+    assert exactly_held([trace(("mixed", 8))], 8) == (False, "the window holds other steps: 9 mixed of 8")
 
 
 def test_only_files_of_the_window_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

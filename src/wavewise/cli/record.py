@@ -1,6 +1,7 @@
 """`wavewise record`: load, trace and telemetry of a live server, in one folder."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -135,7 +136,14 @@ def _say(line: str) -> None:
 def _ask(question: str) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("nobody is there to confirm load and profiler on this server; --yes answers for you")
-    return typer.confirm(question, err=True)
+    # The recorder's event loop has taken SIGINT over, and would not be reached while this waits for a key.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        return False
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

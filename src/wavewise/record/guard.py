@@ -10,6 +10,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from wavewise.record.client import Client, Target, parse_target
@@ -43,7 +44,8 @@ class Guard:
             self._process.stdin.close()
         except OSError:
             pass  # it has left already
-        self._process.wait()
+        # Not here: it may still be starting, and the streams' arrival times must not wait for it.
+        threading.Thread(target=self._process.wait, daemon=True).start()
 
 
 async def _stop_profiler(url: str, engine: str, ca_file: str) -> None:

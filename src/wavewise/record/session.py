@@ -525,15 +525,19 @@ def check_limits(server: Server, engine: Engine, options: Options, sizes: list[i
 
 
 def exactly_held(traces: list[TraceFile], size: int) -> tuple[bool | None, str | None]:
-    """Whether every marked step is a decode step of this batch size; None with a reason without markers."""
-    steps = [step for trace in traces for step in trace.steps]
-    if not steps:
+    """Whether every marked step decodes this batch and nothing else; None with a reason without markers.
+
+    Each tensor-parallel rank sees the whole batch, each data-parallel rank its share: then the shares add up.
+    """
+    marked = [trace.steps for trace in traces if trace.steps]
+    if not marked:
         return None, "the trace names no engine steps"
-    others = [step for step in steps if (step.kind, step.batch_size) != ("decode", size)]
-    if others:
-        listed = ", ".join(f"{step.steps} {step.kind} of {step.batch_size}" for step in others[:4])
-        return False, f"the window holds other steps: {listed}"
-    return True, None
+    shares = [steps[0].batch_size for steps in marked if len(steps) == 1 and steps[0].kind == "decode"]
+    if len(shares) == len(marked) and (set(shares) == {size} or sum(share or 0 for share in shares) == size):
+        return True, None
+    others = [step for steps in marked for step in steps if (step.kind, step.batch_size) != ("decode", size)]
+    listed = ", ".join(f"{step.steps} {step.kind} of {step.batch_size}" for step in others[:4])
+    return False, f"the window holds other steps: {listed}"
 
 
 def _one_line(batch: Batch) -> str:
