@@ -251,6 +251,19 @@ def test_gpu_side_copies_of_markers_are_no_markers(tmp_path: Path) -> None:
     assert len(read_one(path).markers) == 2
 
 
+@pytest.mark.parametrize("layout", ["kineto", "compact"])
+@pytest.mark.parametrize(
+    "cat", ["cuda_runtme", "kernel2", "gpu_memcpy_peer", "user_annoyance", "cuda_sync", "", "Trace"]
+)
+def test_unknown_categories_are_not_kept(tmp_path: Path, layout: str, cat: str) -> None:
+    text = LAYOUTS[layout]([*steps(2), event(cat, "x", BASE_US * 1000, 10, args={"device": 0, "stream": 7})])
+    path = tmp_path / "trace.json"
+    path.write_bytes(text)
+    trace = read_one(path)
+    assert values(trace) == expected(text)
+    assert trace.events_read == len(steps(2)) + 1
+
+
 def test_rocm_launches_and_kernels_without_geometry(tmp_path: Path) -> None:
     args = {"device": 2, "stream": 0, "correlation": 5, "kind": "Dispatch Kernel"}
     events = [

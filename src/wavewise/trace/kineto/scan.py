@@ -299,6 +299,7 @@ def _key(piece: bytes) -> Key:
         raise _UnexpectedError from error
     _require(isinstance(event.name, str) and event.ph is None)  # else a key stands twice
     _require(not event.ts and not event.dur and not event.args)
+    _require(event.cat in CATEGORIES)  # eight bytes of it are: "cuda_run" is not yet "cuda_runtime"
     return CATEGORIES[event.cat], event.name, *thread_of(event)
 
 

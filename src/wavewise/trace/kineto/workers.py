@@ -67,9 +67,9 @@ def read_blocks(
                 helper.end()
     results.sort(key=lambda result: result.index)
     contiguous = [result.index for result in results] == list(range(len(results)))
-    if contiguous and Cutter(text, layout, limits).block(len(results)) is None:
+    if contiguous and any(result.last for result in results):
         return results
-    return _complete(path, layout, limits, tables, results)
+    return _complete(path, layout, limits, tables, results) if helpers else results
 
 
 def _processes(text: Text) -> int:
