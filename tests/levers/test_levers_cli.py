@@ -53,11 +53,11 @@ def test_levers_lists_its_catalogue() -> None:
 def test_levers_refuses_what_is_no_findings(tmp_path: Path, stored: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text('{"schema":"wavewise.findings/1","traces":3}')
-    with pytest.raises(WavewiseError, match="not findings"):
+    with pytest.raises(WavewiseError, match="damaged findings"):
         run("levers", str(broken))
     newer = tmp_path / "newer.json"
     newer.write_text(stored.read_text().replace("findings/1", "findings/2"))
-    with pytest.raises(WavewiseError, match="findings/2"):
+    with pytest.raises(WavewiseError, match="newer wavewise"):
         run("levers", str(newer))
     with pytest.raises(UsageError, match="unknown lever"):
         run("levers", str(stored), "--tried", "wishful thinking")

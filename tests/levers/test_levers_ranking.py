@@ -88,14 +88,14 @@ def test_a_saving_is_recomputed_from_its_basis() -> None:
 
 def test_a_models_shape_completes_what_is_known() -> None:
     shape = load_shape("deepseek-v4-flash")
-    filled = Known(kernel_heads=64).with_shape(shape, 4)
+    filled = Known(kernel_heads=64, gpus=4).with_shape(shape)
     # 43 layers: window, sparse and heavy ones; 64 heads over 4 GPUs; 3 x 4096 x 2048 weights of 4.25 bits over 4.
     assert (filled.attention_kinds, filled.moe_layers, filled.heads_per_gpu) == (3, 43, 16)
     assert filled.expert_bytes == round(3 * 4096 * 2048 * 4.25 / 8 / 4)
     assert filled.model == "DeepSeek-V4-Flash"
-    unknown = Known().with_shape(shape, None)
+    unknown = Known().with_shape(shape)
     assert (unknown.heads_per_gpu, unknown.expert_bytes) == (None, None)
-    assert Known(model="mine", heads_per_gpu=8).with_shape(shape, 4).heads_per_gpu == 8
+    assert Known(model="mine", heads_per_gpu=8, gpus=4).with_shape(shape).heads_per_gpu == 8
 
 
 def test_no_saving_passes_the_ceiling_of_its_families() -> None:

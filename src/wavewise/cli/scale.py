@@ -2,43 +2,22 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wavewise.cli import options, output
-from wavewise.cli.labels import LabelledCommand, LabelOption, labels_of
+from wavewise.cli.json_option import STDOUT, JsonCommand, JsonOption
+from wavewise.cli.labels import LabelOption, labels_of
 from wavewise.errors import NothingToAnalyzeError, WavewiseError
 
 if TYPE_CHECKING:
     from wavewise.findings import Findings
 
-_STDOUT = Path("-")
-_JSON = "--json"
-
-
-class _ScaleCommand(LabelledCommand):
-    """Lets `--json` stand alone: without a FILE behind it, JSON goes to stdout."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Gives a bare `--json` the value "-"; a word behind it is its FILE if it is "-" or ends in .json."""
-        rest = [word for word in args if word != _JSON]
-        words: list[str] = []
-        for at, word in enumerate(args):
-            behind = args[at + 1] if at + 1 < len(args) else ""
-            takes = behind == "-" or (behind.endswith(".json") and _other_paths(rest, behind))
-            words.append(f"{_JSON}=-" if word == _JSON and not takes else word)
-        return super().parse_args(ctx, words)
-
-
-def _other_paths(words: list[str], file: str) -> bool:
-    """Whether a PATH is left when `file` is not one."""
-    return any(word != file and not word.startswith("-") and Path(word).exists() for word in words)
-
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("scale", cls=_ScaleCommand, no_args_is_help=True)(scale)
+    app.command("scale", cls=JsonCommand, no_args_is_help=True)(scale)
 
 
 def scale(
@@ -58,10 +37,7 @@ def scale(
     baseline: options.BaselineOption = None,
     telemetry: options.TelemetryOption = None,
     power_limit: options.PowerLimitOption = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(_JSON, metavar="[FILE]", help="Write JSON to FILE; without FILE, to stdout."),
-    ] = None,
+    json: JsonOption = None,
     gpu: options.GpuOption = None,
     gpus: options.GpusOption = None,
     rules: options.RulesOption = None,
@@ -89,7 +65,7 @@ def scale(
         telemetry=telemetry,
         power_limit_w=power_limit,
     )
-    if json is not None and json != _STDOUT:
+    if json is not None and json != STDOUT:
         output.refuse_existing([json], force)
     with output.progress_on_stderr() as progress:
         findings = run(paths or [], settings=settings, progress=progress, unreadable=_name_on_stderr)
@@ -101,7 +77,7 @@ def scale(
 def _show(findings: "Findings", json: Path | None) -> None:
     from wavewise.report.scaling_answer import answer_json, print_answer
 
-    if json == _STDOUT:
+    if json == STDOUT:
         sys.stdout.write(answer_json(findings).decode() + "\n")
     elif json is not None:
         output.write_files({json: answer_json(findings)})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wavewise.cli import output
+from wavewise.cli.json_option import STDOUT, JsonCommand
 from wavewise.errors import NothingToAnalyzeError, UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("sweep", no_args_is_help=True)(sweep)
+    app.command("sweep", cls=JsonCommand, no_args_is_help=True)(sweep)
 
 
 def sweep(
@@ -71,7 +72,7 @@ def sweep(
 
     if not documents and not git:
         raise UsageError("give documents or folders, or a repository with --git")
-    output.refuse_existing([p for p in (drafts, json, index) if p is not None and p != Path("-")], force)
+    output.refuse_existing([p for p in (drafts, json, index) if p is not None and p != STDOUT], force)
     known = load_catalogue(catalogue)
     wanted = known.find(lever).id if lever is not None else None
     rules = load_rules(cues)
@@ -122,7 +123,7 @@ def _show(found: "Swept", json: Path | None, passages: bool) -> None:
         import msgspec
 
         data = msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
-        if json == Path("-"):
+        if json == STDOUT:
             sys.stdout.write(data.decode())
             return
         output.write_files({json: data})

@@ -13,6 +13,7 @@ class Known:
         model: the model's name, to match ledger entries.
         engine_version: of the serving engine, to match and expire ledger entries.
         interconnect: "pcie", "nvlink", ...; taken from the GPU's form factor where that leaves no choice.
+        gpus: that share every layer (tensor parallel).
         heads_per_gpu: query heads of this GPU's shard.
         kernel_heads: heads that the attention kernel computes, padding included.
         attended_scopes: tokens of the two scopes (window, selected) of the layers that attend to most of them.
@@ -25,6 +26,7 @@ class Known:
     model: str | None = None
     engine_version: str | None = None
     interconnect: str | None = None
+    gpus: int | None = None
     heads_per_gpu: int | None = None
     kernel_heads: int | None = None
     attended_scopes: tuple[int, int] | None = None
@@ -33,15 +35,14 @@ class Known:
     moe_layers: int | None = None
     l2_bytes: int | None = None
 
-    def with_shape(self, shape: ModelShape | None, gpus: int | None) -> "Known":
+    def with_shape(self, shape: ModelShape | None) -> "Known":
         """These facts, completed by a model's shape; what was stated stands.
 
-        Args:
-            shape: the model's.
-            gpus: that share a layer, None where unknown: figures of one GPU's share are then left out.
+        Figures of one GPU's share are left out where `gpus` is unknown.
         """
         if shape is None:
             return self
+        gpus = self.gpus
         kinds = {
             kind for kind in shape.layers if shape.attention is not None and kind in shape.attention.kinds
         }

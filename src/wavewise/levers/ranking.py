@@ -1,7 +1,7 @@
 """Ranks the levers by what each is predicted to save, bounded by the ceiling of its families."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wavewise.ceilings import ModelShape, recognise
 from wavewise.errors import UsageError
@@ -83,13 +83,14 @@ def rank(
 def _completed(known: Known, findings: Findings, shape: ModelShape | None) -> Known:
     """The known facts with what the model's shape adds.
 
-    One GPU computes a layer alone where the run had one rank or no collective runs in its decode steps.
+    Without a collective in its decode steps one GPU computes every layer alone.
     """
     if shape is None:
         shape = recognise(kernel for trace in findings.traces for kernel in trace.kernels)
     families = {kernel.family for trace in findings.traces for kernel in trace.kernels}
-    alone = not families & {"all_reduce", "collective_other"}
-    return known.with_shape(shape, 1 if alone else None)
+    if known.gpus is None and not families & {"all_reduce", "collective_other"}:
+        known = replace(known, gpus=1)
+    return known.with_shape(shape)
 
 
 def _reference(points: Sequence[View], batch_size: int | None) -> View | None:
@@ -97,7 +98,8 @@ def _reference(points: Sequence[View], batch_size: int | None) -> View | None:
     if batch_size is not None:
         found = [v for v in points if v.batch_size == batch_size]
         if not found:
-            sizes = ", ".join(sorted({str(v.batch_size) for v in points}))
+            known_sizes = sorted({v.batch_size for v in points if v.batch_size is not None})
+            sizes = ", ".join(map(str, known_sizes))
             raise UsageError(
                 f"batch size {batch_size} has no clean decode steps; there are: {sizes or 'none'}"
             )
