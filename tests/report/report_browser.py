@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +14,8 @@ from typing import Any
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
+
+SILENCE_S = 30.0
 
 
 class Browser:
@@ -53,7 +56,11 @@ class Browser:
         os.close(self._out)
         os.close(self._in)
         self._process.terminate()
-        self._process.wait(10)
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(5)
         self._profile.cleanup()
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
@@ -73,6 +80,8 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
+            if not select.select([self._in], [], [], SILENCE_S)[0]:
+                raise TimeoutError("Chromium has said nothing for half a minute")
             piece = os.read(self._in, 1 << 20)
             if not piece:
                 raise RuntimeError("Chromium has gone")

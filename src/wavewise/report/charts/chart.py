@@ -138,7 +138,7 @@ def _config() -> dict[str, Any]:
             "tickOpacity": 0.4,
             "labelOverlap": "greedy",
             "labelSeparation": 8,
-            "labelLimit": 160,
+            "labelLimit": 230,
         },
         "axisQuantitative": {"tickCount": 8},
         "legend": {**text, "labelLimit": 220},

@@ -1,5 +1,7 @@
 """Each window divided into busy time and the parts of idle time."""
 
+import re
+
 import altair as alt
 
 from wavewise.findings import Findings
@@ -9,6 +11,9 @@ from wavewise.report.words import percent, short_path
 from wavewise.units import NS_PER_MS
 
 MOST_WINDOWS = 40
+
+SUFFIXES = re.compile(r"(\.json|\.sqlite|\.gz|\.zst)+$")
+"""What a label can do without."""
 
 SERIES = (
     Series("busy", "#2b9a63"),
@@ -25,7 +30,7 @@ def idle(findings: Findings) -> Picture | None:
     traces = [trace for trace in findings.traces if trace.window_ns > 0][:MOST_WINDOWS]
     if not traces:
         return None
-    names = _labels([short_path(trace.path) for trace in traces])
+    names = _labels([SUFFIXES.sub("", short_path(trace.path)) for trace in traces])
     values: list[dict[str, object]] = []
     for name, trace in zip(names, traces, strict=True):
         parts = {"busy": trace.busy_ns} | {title: getattr(trace.idle, part) for part, title, _ in PARTS}

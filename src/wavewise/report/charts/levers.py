@@ -4,7 +4,7 @@ import altair as alt
 
 from wavewise.findings import Findings
 from wavewise.report.charts.chart import Picture, color, hidden_parameter, hideable, palette
-from wavewise.report.words import middle, us
+from wavewise.report.words import us
 
 MOST_LEVERS = 12
 NO_VERDICT = "not in the ledger"
@@ -18,7 +18,7 @@ def levers(findings: Findings) -> Picture | None:
     judged = sorted(judged, key=lambda lever: -(lever.predicted_saving_us_per_step or 0.0))[:MOST_LEVERS]
     values = [
         {
-            "lever": middle(lever.title, 44),
+            "lever": lever.id,
             "title": lever.title,
             "saving": lever.predicted_saving_us_per_step,
             "verdict": lever.verdict_in_ledger or NO_VERDICT,

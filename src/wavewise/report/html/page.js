@@ -10,7 +10,7 @@
     const spec = structuredClone(chart.spec);
     if (plot.clientWidth < 520) {
       spec.config.axisQuantitative.tickCount = 5;
-      Object.assign(spec.config.axis, { labelLimit: 112, labelFontSize: 11, titleFontSize: 11 });
+      Object.assign(spec.config.axis, { labelLimit: 170, labelFontSize: 10, titleFontSize: 11 });
     }
     const { view } = await vegaEmbed(plot, spec, {
       actions: false,
