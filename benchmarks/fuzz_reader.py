@@ -1,4 +1,4 @@
-"""Damages real traces at random and reads them: no crash, no hang, no unbounded memory, same answer for same bytes.
+"""Damages real traces at random and reads them: no crash, no hang, same answer for the same bytes.
 
     python benchmarks/fuzz_reader.py TRACE [TRACE ...] [--minutes 10] [--seed 0] [--keep FOLDER]
 
@@ -34,7 +34,7 @@ NASTY = (
     b"null", b'{"ph": "X"}', b"},\n  {\n", b"[rank0]:[W1129 Reducer.cpp:77] Warning: {x}, \"y\"\n", b"\xed\xa0\x80",
     b"\\ud83d", b'"traceEvents": [', b"]}", b"]}{", b"9" * 30, b"\xef\xbb\xbf", b"/* */", b"\r\n", b"  },\n",
 )  # fmt: skip
-MIB = 1 << 20
+EVENTS = 800  # of each trace: small texts make many rounds
 
 
 class HangError(Exception):
@@ -85,7 +85,7 @@ def _relaid(path: Path) -> tuple[dict[str, bytes], int]:
     raw = path.read_bytes()
     raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
     document = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    events = msgspec.json.decode(document.pop("traceEvents"), type=list[msgspec.Raw])[-6000:]
+    events = msgspec.json.decode(document.pop("traceEvents"), type=list[msgspec.Raw])[-EVENTS:]
     head = (
         b"{"
         + b", ".join(b'"%b": %b' % (k.encode(), bytes(v)) for k, v in document.items())
@@ -94,7 +94,7 @@ def _relaid(path: Path) -> tuple[dict[str, bytes], int]:
     each = [msgspec.json.format(event, indent=-1) for event in events]
     spaced = [msgspec.json.format(event, indent=0) for event in events]
     texts = {
-        "kineto": raw if len(raw) < 3 * MIB else _kineto(head, events),
+        "kineto": _kineto(head, events),
         "one-line": head + b"[" + b", ".join(spaced) + b"]}",
         "compact": head + b"[" + b",".join(each) + b"]}",
         "indented": msgspec.json.format(head + b"[" + b",".join(each) + b"]}", indent=4),
