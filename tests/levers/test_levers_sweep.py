@@ -97,8 +97,9 @@ def test_a_score_counts_wrong_verdicts_and_unsupported_drafts() -> None:
         "Throughput fell by 9 % last Tuesday, which was a failed fan and not the NCCL tuning.",
         "CUDA graphs beat torch.compile by 4 %.",
         "The step grows from 18 to 119 ms with CUDA graphs at batch 96.",
-        "The n-gram drafter was a clear win at batch 4. At batch 64 speculation made the step longer, a loss of 9 %, "
-        "though speculation was a win at batch 4.",
+        "At batch 64 n-gram speculation made the step longer, a loss of 9 %, though MTP was a win at batch 4.",
+        "Pipeline parallelism is rejected when index sharing is active.",
+        "When speculation ends, measurement speaks; prefill (PP) was slower.",
     ],
 )
 def test_traps_draft_nothing(trap: str) -> None:

@@ -42,7 +42,7 @@ def planned(kernel: KernelRow, view: View, spec: LeverSpec) -> str | None:
         return None
     try:
         plan = plan_decode(_shape(view.tokens, known.heads_per_gpu, known.attended_scopes), None, gpu)
-    except (WavewiseError, FileNotFoundError):
+    except WavewiseError:
         return None
     return (
         f"the shipped kernel's planner would launch {plan} (model) a call for layers that attend to "
