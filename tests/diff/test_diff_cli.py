@@ -79,6 +79,23 @@ def test_files_are_not_overwritten(findings: Path, tmp_path: Path) -> None:
     assert there.read_text().startswith("### wavewise diff")
 
 
+def test_nothing_to_compare_exits_with_three_and_says_why(findings: Path, tmp_path: Path) -> None:
+    done = run(
+        findings, EXAMPLES / "context4k" / "falling-bucket096.json.gz", "--json", tmp_path / "diff.json"
+    )
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "no clean decode step after: " in done.stderr
+    assert ".." not in done.stderr
+    assert (tmp_path / "diff.json").exists()
+    lonely = run(findings, EXAMPLES / "context4k", "--fail-if", "decode.16.step_ms > +900%")
+    assert lonely.returncode == 0
+    missed = run(
+        findings, EXAMPLES / "context4k" / "falling-bucket096.json.gz", "--fail-if", "decode.16.step_ms > +9%"
+    )
+    assert missed.returncode == 2
+
+
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""

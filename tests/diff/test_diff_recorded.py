@@ -127,3 +127,12 @@ def test_replaced_kernels_come_and_go() -> None:
         total = sum(getattr(kernel.sum_us, side) or 0 for kernel in point.kernels)
         rows = recorded(f"context4k/{'bs064' if side == 'before' else 'bs080'}").traces[0].kernels
         assert total == pytest.approx(sum(row.sum_us_per_step for row in rows))
+
+
+def test_more_than_all_of_a_change_is_not_a_share_over_100_percent() -> None:
+    found = diff(recorded("context4k/bs016"), recorded("mixed"))
+    said = report(found).verdict[0]
+    assert found.points[0].host_share is not None
+    assert found.points[0].host_share > 1
+    assert "All of it is host time at step boundaries" in said
+    assert "the replay's GPU span went down" in said

@@ -8,7 +8,7 @@ import typer
 
 from wavewise.cli import output
 from wavewise.cli.labels import LabelledCommand, LabelOption, labels_of
-from wavewise.errors import InputError, RegressionFound, UsageError, WavewiseError
+from wavewise.errors import InputError, NothingToAnalyzeError, RegressionFound, UsageError, WavewiseError
 
 if TYPE_CHECKING:
     from wavewise.report.diff import Diff
@@ -135,6 +135,7 @@ def _conclude(found: "Diff") -> None:
     Raises:
         RegressionFound: a limit is exceeded beyond noise.
         InputError: a limit is exceeded, but there are too few clean steps to tell it from noise.
+        NothingToAnalyzeError: no operating point is on both sides.
     """
     failed = [result for result in found.limits if result.outcome == "exceeded"]
     if failed:
@@ -145,6 +146,11 @@ def _conclude(found: "Diff") -> None:
     if unclear:
         said = "; ".join(f"{result.limit!r}: {result.message}" for result in unclear)
         raise InputError(f"limits that cannot be judged; record more steps: {said}")
+    if not found.points:
+        stops = [note.message for note in found.notes if note.level == "stop"]
+        raise NothingToAnalyzeError(
+            f"nothing could be compared: {stops[0] if stops else 'no operating point is on both sides.'}"
+        )
 
 
 def _name_on_stderr(_path: Path, error: WavewiseError) -> None:

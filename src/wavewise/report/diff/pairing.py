@@ -130,11 +130,8 @@ def pair(before: Findings, after: Findings, *, anyway: bool) -> tuple[list[tuple
     for name, side, spots_of in (("before", before, left), ("after", after, right)):
         if not spots_of:
             why = next((trace.decode_reason for trace in side.traces if trace.decode_reason), None)
-            notes.append(
-                _note(
-                    "stop", "no_decode", f"There is no clean decode step {name}{f': {why}' if why else ''}."
-                )
-            )
+            because = f": {why.rstrip('.')}" if why else ""
+            notes.append(_note("stop", "no_decode", f"There is no clean decode step {name}{because}."))
     pairs: list[tuple[Spot, Spot]] = []
     sizes = {spot.size for spot in left} & {spot.size for spot in right}
     if not sizes and len(left) == len(right) == 1:

@@ -61,7 +61,9 @@ def report(diff: Diff) -> Report:
 
 
 def _title(diff: Diff) -> str:
-    gpus = dict.fromkeys([*diff.before.gpus, *diff.after.gpus])
+    gpus = dict.fromkeys(
+        "an unknown GPU" if gpu == "unknown" else gpu for gpu in [*diff.before.gpus, *diff.after.gpus]
+    )
     engines = dict.fromkeys(engine_words(engine) for engine in [*diff.before.engines, *diff.after.engines])
     sides = f"{short_path(diff.before.path)} -> {short_path(diff.after.path)}"
     return f"{sides}: {listing(list(engines))} on {listing(list(gpus))}"
@@ -98,16 +100,15 @@ def _cause(point: PointDiff, span: Change | None) -> str:
         return ""
     boundary = point.step("boundary_ms")
     assert boundary is not None
+    where = "All of it" if share >= 0.985 else f"{percent(share)} of it"
     if share >= _MOSTLY and span.verdict not in ("up", "down"):
-        where = "All of it" if share >= 0.985 else f"{percent(share)} of it"
         return (
             f"{where} is host time at step boundaries ({_values(boundary)}), host noise or a change on the host, "
             f"not GPU work: {_span_clause(span)}."
         )
     if share <= 1 - _MOSTLY:
         return f"It is GPU work: {_span_clause(span)}."
-    host = f"{percent(share)} of it is host time at step boundaries ({_values(boundary)})"
-    return f"{host}; {_span_clause(span)}."
+    return f"{where} is host time at step boundaries ({_values(boundary)}); {_span_clause(span)}."
 
 
 def _span_clause(span: Change) -> str:
