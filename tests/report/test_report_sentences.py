@@ -150,10 +150,13 @@ def test_rows_of_unknown_batch_size_are_told_by_their_bucket() -> None:
     trace = msgspec.structs.replace(build.trace(64), decode=(row,), kernels=kernels, segmentation="structure")
     findings = Findings(traces=(trace,))
     (view,) = points(findings)
-    assert view.label == "bucket 64 (batch size unknown)"
+    assert view.label == "bucket 64"
     assert len(view.kernels) == len(kernels)
     text = text_of(findings)
-    assert "At bucket 64 (batch size unknown) a decode step takes 8.40 ms" in text
+    assert (
+        "At bucket 64 (no marker says the batch size; it is assumed constant) a decode step takes 8.40 ms"
+        in text
+    )
     assert "a constant batch size is assumed" in text
 
 

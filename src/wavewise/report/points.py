@@ -16,7 +16,7 @@ class PointView:
     """One operating point.
 
     Attributes:
-        label: unique in the report: "batch 64", "batch 64 at 12k context", "bucket 64 (batch size unknown)".
+        label: unique in the report: "batch 64", "batch 64 at 12k context", "bucket 64" (no marker says the batch).
         slug: the label as an identifier.
         figures: where the medians are read.
         traces: indices of the traces whose clean steps it pools.
@@ -34,6 +34,11 @@ class PointView:
     def slug(self) -> str:
         """The label as an identifier."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.label.lower()).split())
+
+    @property
+    def size(self) -> int:
+        """Batch size, or what is known instead of it: orders points by load."""
+        return self.figures.batch_size or self.figures.bucket or 0
 
     @property
     def replay(self) -> bool:
@@ -94,8 +99,7 @@ def main_point(views: tuple[PointView, ...]) -> PointView | None:
         views,
         key=lambda view: (
             contexts[_context(view.figures)],
-            view.figures.batch_size or 0,
-            view.figures.bucket or 0,
+            view.size,
             view.figures.clean_steps,
         ),
     )
@@ -137,7 +141,7 @@ def _size(figures: OperatingPoint | DecodeRow) -> str:
     if figures.batch_size is not None:
         return f"batch {figures.batch_size}"
     if figures.bucket is not None:
-        return f"bucket {figures.bucket} (batch size unknown)"
+        return f"bucket {figures.bucket}"
     return "unknown batch size"
 
 

@@ -52,7 +52,10 @@ def verdict(findings: Findings) -> tuple[str, ...]:
 def cost(point: PointView, alone: bool) -> str:
     """What a decode step takes, how it divides, and on what basis."""
     figures = point.figures
-    largest = "" if alone else ", the largest clean batch size,"
+    kind = "batch size" if figures.batch_size is not None else "bucket"
+    largest = "" if alone else f", the largest clean {kind},"
+    if figures.batch_size is None:
+        largest += " (no marker says the batch size; it is assumed constant)"
     opening = f"At {point.label}{largest} a decode step takes {ms(figures.step_ms.median)} ({point.basis})"
     busy = percent(figures.busy_ms.median / figures.gpu_span_ms.median)
     span = ms(figures.gpu_span_ms.median)
@@ -176,7 +179,7 @@ def helper_sentences(findings: Findings) -> tuple[str, ...]:
         groups.setdefault((item.helper.family, item.helped.family), []).append(item)
     sentences: list[str] = []
     for items in groups.values():
-        item = max(items, key=lambda each: each.point.figures.batch_size or 0)
+        item = max(items, key=lambda each: each.point.size)
         name = costliest_kernel(item.point, item.helper.family)
         kernel = f" ({code(short_kernel(name))})" if name else ""
         also = [each.point.label for each in items if each is not item]
