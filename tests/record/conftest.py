@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from record_fakes import Fake, Faults, Running
 
-from wavewise.record import session, traces
+from wavewise.record import collect, probe, traces
 
 
 @pytest.fixture
@@ -26,4 +26,5 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 def quick_settle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patience is shorter in this process: the servers are quick."""
     monkeypatch.setattr(traces, "_SETTLE_S", 0.1)
-    monkeypatch.setattr(session, "_POLL_S", 0.02)
+    monkeypatch.setattr(probe, "POLL_S", 0.02)
+    monkeypatch.setattr(collect, "POLL_S", 0.02)

@@ -77,6 +77,12 @@ def test_a_right_key_is_sent_and_never_written(serve, tmp_path: Path, engine: st
         assert "(hidden)" in run.server.flags["launch_command"]
 
 
+def test_a_key_in_a_servers_complaint_is_hidden(serve, tmp_path: Path) -> None:
+    server = serve("vllm", Faults(key="sk-very-secret", echo_key=True, overloaded=True))
+    line = refused(server, tmp_path / "run", key="sk-very-secret")
+    assert "overloaded for (hidden)" in line
+
+
 def test_a_redirect_is_not_followed(serve, tmp_path: Path) -> None:
     other = serve("vllm")
     line = refused(serve("vllm", Faults(redirect_to=other.url)), tmp_path / "run")
@@ -298,7 +304,7 @@ def test_a_disk_that_fills_up_while_traces_are_taken(
     def no_space(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("wavewise.record.session.take", no_space)
+    monkeypatch.setattr("wavewise.record.collect.take", no_space)
     line = refused(serve("vllm"), tmp_path / "run", batches=(2,))
     assert "No space left on device" in line
     assert "run the same command again" in line
@@ -347,6 +353,9 @@ def test_the_command_line_says_one_line_and_exits_with_2(serve, tmp_path: Path) 
     words = command(serve("vllm"), tmp_path / "run", "--batches", "1,x")
     done = run_command(words)
     assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+    done = run_command(command(serve("sglang", max_num_seqs=4), tmp_path / "run", "--batches", "2,8"))
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+    assert "beyond the server's limit of 4" in done.stderr
     words.remove("--yes")
     words[-1] = "1"
     done = run_command(words)  # no terminal to ask at

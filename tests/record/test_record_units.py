@@ -17,6 +17,7 @@ from record_fakes import trace_bytes
 from wavewise.errors import InputError, UsageError
 from wavewise.record import nvml, prompts, read_run, traces
 from wavewise.record.client import Client, error_message, parse_target
+from wavewise.record.collect import exactly_held
 from wavewise.record.engines.openai import OpenAi
 from wavewise.record.engines.sglang import Sglang
 from wavewise.record.folder import recording_lock
@@ -24,7 +25,6 @@ from wavewise.record.host import flags_of, is_local, server_command
 from wavewise.record.latency import measure
 from wavewise.record.metrics import parse_metrics, total
 from wavewise.record.model import StepCount, TraceFile
-from wavewise.record.session import exactly_held
 from wavewise.record.streams import Event, Stream, _Connection
 
 # ---------------------------------------------------------------------- latency

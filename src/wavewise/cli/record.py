@@ -121,16 +121,14 @@ def record(
     try:
         run = run_recording(options, target, lambda question: yes or _ask(question), _say)
     except Interrupted as stopped:
-        _say(
-            f"{stopped} in {out}; the profiler is stopped and the requests are "
-            "cancelled. Run it again to go on."
-        )
+        line = f"{stopped} in {out}; the profiler is stopped and the requests are cancelled. Run it again to go on."
+        print(line, file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
     _say(f"{len(run.batches)} batches in {out}; next: wavewise analyze {out}")
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(line, flush=True)
 
 
 def _ask(question: str) -> bool:
