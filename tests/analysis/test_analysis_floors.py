@@ -8,13 +8,17 @@ HEAVY = ("torch", "triton", "altair", "vl_convert", "scipy", "polars", "numpy", 
 
 def imported_by(code: str) -> set[str]:
     """Top-level modules that a fresh interpreter holds after running `code`."""
-    script = f"{code}\nimport sys\nprint(' '.join(sorted({{n.partition('.')[0] for n in sys.modules}})), file=sys.stderr)"
+    names = "' '.join(sorted({n.partition('.')[0] for n in sys.modules}))"
+    script = f"{code}\nimport sys\nprint({names}, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(done.stderr.split())
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys; sys.argv = ['wavewise', '--help']\nimport wavewise.cli\ntry: wavewise.cli.main()\nexcept SystemExit: pass"
+    code = (
+        "import sys; sys.argv = ['wavewise', '--help']\nimport wavewise.cli\n"
+        "try: wavewise.cli.main()\nexcept SystemExit: pass"
+    )
     assert not imported_by(code) & set(HEAVY)
 
 

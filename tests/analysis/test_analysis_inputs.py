@@ -151,7 +151,8 @@ def test_a_folder_with_nothing_readable_fails(tmp_path: Path) -> None:
 
 def test_no_gpu_activity_is_its_own_error(tmp_path: Path) -> None:
     (tmp_path / "cpu.json").write_text(
-        '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]}'
+        '{"schemaVersion": 1, "traceEvents": '
+        '[{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]}'
     )
     with pytest.raises(NothingToAnalyzeError):
         wavewise.analyze([tmp_path / "cpu.json"])
