@@ -325,9 +325,8 @@ def openai_app(fake: Fake, owner: str) -> Starlette:
         fake.bodies.append(body)
         prompt, limit = body["prompt"], body.get("max_tokens", 16)
         if fake.faults.overloaded:
-            return JSONResponse(
-                {"error": {"message": "overloaded", "type": "x", "code": 503}}, status_code=503
-            )
+            said = f"overloaded for {fake.faults.key}" if fake.faults.echo_key else "overloaded"
+            return JSONResponse({"error": {"message": said, "type": "x", "code": 503}}, status_code=503)
         if body["model"] != fake.model:
             message = f"The model `{body['model']}` does not exist."
             return JSONResponse({"error": {"message": message, "type": "NotFoundError", "code": 404}}, 404)
