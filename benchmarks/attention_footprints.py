@@ -132,7 +132,9 @@ def footprint(config: KernelConfig, compute_capability: str) -> Footprint:
 
 def main() -> int:
     """Entry point."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true", help="compare with the file instead of writing it")
     check = parser.parse_args().check
     rows = [footprint(c, cc) for cc in COMPUTE_CAPABILITIES for c in configurations(cc)]

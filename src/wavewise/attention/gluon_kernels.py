@@ -14,6 +14,7 @@ Q K^T is computed once, K is read from global memory once and serves as V from t
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language._core import builtin as _builtin
 from triton.experimental.gluon.language.nvidia.hopper import (
     async_copy,
     fence_async_shared,
@@ -22,7 +23,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
-from triton.experimental.gluon.language._core import builtin as _builtin
 
 
 @_builtin
@@ -89,8 +89,7 @@ def _length(lengths, b, bound, GIVEN: gl.constexpr):
     """How many of the leftmost indices of request b count; no load where no lengths were given."""
     if GIVEN:
         return gl.maximum(gl.minimum(gl.load(lengths + b), bound), 0)
-    else:
-        return bound
+    return bound
 
 
 @gluon.jit
@@ -246,28 +245,53 @@ def _store_half(out, strides, n, split, o, staging, first: gl.constexpr, h0):
 
 
 @gluon.jit
-def _publish_weights(S, bias, m, l, j, scale_log2, P, factor, p_full, p_empty):
+def _publish_weights(S, bias, m, denominator, j, scale_log2, P, factor, p_full, p_empty):
     """One step of the online softmax over tile j; its weights and rescale factor go to the value warps."""
     S = S * scale_log2 + bias[None, :]
     m_new = gl.maximum(m, gl.max(S, 1))
     m_safe = gl.where(m_new == float("-inf"), 0.0, m_new)
     alpha = gl.exp2(m - m_safe)
     p = gl.exp2(S - m_safe[:, None])
-    l = l * alpha + gl.sum(p, 1)
+    denominator = denominator * alpha + gl.sum(p, 1)
     weights = p.to(gl.bfloat16)
     mbarrier.wait(p_empty.index(j % 2), ((j // 2) & 1) ^ 1)
     P.index(j % 2).store(weights)
     factor.index(j % 2).store(alpha)
     fence_async_shared()
     mbarrier.arrive(p_full.index(j % 2), count=1)
-    return m_new, l, alpha, weights
+    return m_new, denominator, alpha, weights
 
 
 @gluon.jit
 def _score(
-    query, query_strides, lo, hi, h0, Q0, Q1, K0, K1, bias, P, factor, full, empty, p_full, p_empty,
-    scale_log2, sink, n, split, out, out_strides, lse_out, lse_strides,
-    HAS_SINK: gl.constexpr, SINGLE: gl.constexpr, T: gl.constexpr, NB: gl.constexpr,
+    query,
+    query_strides,
+    lo,
+    hi,
+    h0,
+    Q0,
+    Q1,
+    K0,
+    K1,
+    bias,
+    P,
+    factor,
+    full,
+    empty,
+    p_full,
+    p_empty,
+    scale_log2,
+    sink,
+    n,
+    split,
+    out,
+    out_strides,
+    lse_out,
+    lse_strides,
+    HAS_SINK: gl.constexpr,
+    SINGLE: gl.constexpr,
+    T: gl.constexpr,
+    NB: gl.constexpr,
 ):
     LS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, T, 16])
     LO: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 256, 16])
@@ -286,7 +310,7 @@ def _score(
     async_copy.wait_group(0)
     fence_async_shared()
     m = gl.full([64], float("-inf"), gl.float32, MS)
-    l = gl.full([64], 0.0, gl.float32, MS)
+    denominator = gl.full([64], 0.0, gl.float32, MS)
     o = gl.zeros([64, 256], gl.float32, LO)
     mbarrier.wait(full.index(0), 0)
     zero = gl.zeros([64, T], gl.float32, LS)
@@ -294,7 +318,7 @@ def _score(
     S = warpgroup_mma(Q1, K1.index(0).permute((1, 0)), S, is_async=True)
     b = bias.index(0).load(TS)
     S = warpgroup_mma_wait(0, [S])
-    for j in range(0, hi - lo - 1):
+    for j in range(hi - lo - 1):
         slot = j % NB
         following = (j + 1) % NB
         # The tensor cores work on the next tile's scores while this one's softmax runs.
@@ -302,24 +326,28 @@ def _score(
         S_next = warpgroup_mma(Q0, K0.index(following).permute((1, 0)), zero, use_acc=False, is_async=True)
         S_next = warpgroup_mma(Q1, K1.index(following).permute((1, 0)), S_next, is_async=True)
         b_next = bias.index((j + 1) % 8).load(TS)
-        m, l, alpha, weights = _publish_weights(S, b, m, l, j, scale_log2, P, factor, p_full, p_empty)
+        m, denominator, alpha, weights = _publish_weights(
+            S, b, m, denominator, j, scale_log2, P, factor, p_full, p_empty
+        )
         o = o * gl.convert_layout(alpha, MO)[:, None]
         o = warpgroup_mma(gl.convert_layout(weights, LP), K0.index(slot), o, is_async=True)
         o, S = warpgroup_mma_wait(0, [o, S_next])
         b = b_next
         mbarrier.arrive(empty.index(slot), count=1)
     j = hi - lo - 1
-    m, l, alpha, weights = _publish_weights(S, b, m, l, j, scale_log2, P, factor, p_full, p_empty)
+    m, denominator, alpha, weights = _publish_weights(
+        S, b, m, denominator, j, scale_log2, P, factor, p_full, p_empty
+    )
     o = o * gl.convert_layout(alpha, MO)[:, None]
     o = warpgroup_mma(gl.convert_layout(weights, LP), K0.index(j % NB), o, is_async=True)
     o = warpgroup_mma_wait(0, [o])
-    lse = gl.where(l > 0, m + gl.log2(l), float("-inf"))
-    inverse = gl.where(l > 0, 1.0 / l, 0.0)
+    lse = gl.where(denominator > 0, m + gl.log2(denominator), float("-inf"))
+    inverse = gl.where(denominator > 0, 1.0 / denominator, 0.0)
     h = h0 + gl.arange(0, 64, MS)
     if SINGLE:
         if HAS_SINK:
             sink_log2 = gl.load(sink + h) * 1.4426950408889634
-            inverse = inverse * gl.where(l > 0, 1.0 / (1.0 + gl.exp2(sink_log2 - lse)), 0.0)
+            inverse = inverse * gl.where(denominator > 0, 1.0 / (1.0 + gl.exp2(sink_log2 - lse)), 0.0)
         lse = lse * 0.6931471805599453
     j = hi - lo
     mbarrier.wait(p_empty.index(j % 2), ((j // 2) & 1) ^ 1)
@@ -332,7 +360,22 @@ def _score(
 
 @gluon.jit
 def _value(
-    lo, hi, h0, Q1, K1, P, factor, full, empty, p_full, p_empty, n, split, out, out_strides, T: gl.constexpr, NB: gl.constexpr
+    lo,
+    hi,
+    h0,
+    Q1,
+    K1,
+    P,
+    factor,
+    full,
+    empty,
+    p_full,
+    p_empty,
+    n,
+    split,
+    out,
+    out_strides,
+    NB: gl.constexpr,
 ):
     LO: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 256, 16])
     MO: gl.constexpr = gl.SliceLayout(1, LO)
@@ -355,13 +398,47 @@ def _value(
 
 @gluon.jit
 def split_hopper(
-    query, cache_a, index_a, length_a, cache_e, index_e, length_e, sink, out, lse_out,
-    scale_log2, queries_per_request, bound_a, bound_e, page_a, page_e, stride_a, stride_e,
-    index_stride_a, index_stride_e, query_stride_n, query_stride_h, out_stride_n, out_stride_s, out_stride_h,
-    lse_stride_n, lse_stride_s, lse_stride_h, splits,
-    HAS_LENGTH_A: gl.constexpr, HAS_LENGTH_E: gl.constexpr, HAS_SINK: gl.constexpr,
-    SINGLE: gl.constexpr, T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr,
-    DEPTH: gl.constexpr, SHIFT: gl.constexpr, VALUE_REGISTERS: gl.constexpr, GATHER_REGISTERS: gl.constexpr, PDL: gl.constexpr,
+    query,
+    cache_a,
+    index_a,
+    length_a,
+    cache_e,
+    index_e,
+    length_e,
+    sink,
+    out,
+    lse_out,
+    scale_log2,
+    queries_per_request,
+    bound_a,
+    bound_e,
+    page_a,
+    page_e,
+    stride_a,
+    stride_e,
+    index_stride_a,
+    index_stride_e,
+    query_stride_n,
+    query_stride_h,
+    out_stride_n,
+    out_stride_s,
+    out_stride_h,
+    lse_stride_n,
+    lse_stride_s,
+    lse_stride_h,
+    splits,
+    HAS_LENGTH_A: gl.constexpr,
+    HAS_LENGTH_E: gl.constexpr,
+    HAS_SINK: gl.constexpr,
+    SINGLE: gl.constexpr,
+    T: gl.constexpr,
+    NB: gl.constexpr,
+    NWP: gl.constexpr,
+    DEPTH: gl.constexpr,
+    SHIFT: gl.constexpr,
+    VALUE_REGISTERS: gl.constexpr,
+    GATHER_REGISTERS: gl.constexpr,
+    PDL: gl.constexpr,
 ):
     h0 = gl.program_id(0) * 64
     split = gl.program_id(1)
@@ -391,8 +468,17 @@ def split_hopper(
             gl.store(out + wide * out_stride_n + hz[:, None] * out_stride_h + dz[None, :], zeros)
     else:
         scopes = (
-            cache_a, cache_e, index_a + wide * index_stride_a, index_e + wide * index_stride_e, la, le,
-            page_a, page_e, stride_a, stride_e, tiles_a,
+            cache_a,
+            cache_e,
+            index_a + wide * index_stride_a,
+            index_e + wide * index_stride_e,
+            la,
+            le,
+            page_a,
+            page_e,
+            stride_a,
+            stride_e,
+            tiles_a,
         )
         SL: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
         SP: gl.constexpr = gl.NVMMASharedLayout(2 * T, 16, 2)
@@ -431,27 +517,79 @@ def split_hopper(
                 (
                     _score,
                     (
-                        query, (query_stride_n, query_stride_h), lo, hi, h0, Q0, Q1, K0, K1, bias, P, factor,
-                        full, empty, p_full, p_empty, scale_log2, sink, n, split,
-                        out, (out_stride_n, out_stride_s, out_stride_h),
-                        lse_out, (lse_stride_n, lse_stride_s, lse_stride_h),
-                        HAS_SINK, SINGLE, T, NB,
+                        query,
+                        (query_stride_n, query_stride_h),
+                        lo,
+                        hi,
+                        h0,
+                        Q0,
+                        Q1,
+                        K0,
+                        K1,
+                        bias,
+                        P,
+                        factor,
+                        full,
+                        empty,
+                        p_full,
+                        p_empty,
+                        scale_log2,
+                        sink,
+                        n,
+                        split,
+                        out,
+                        (out_stride_n, out_stride_s, out_stride_h),
+                        lse_out,
+                        (lse_stride_n, lse_stride_s, lse_stride_h),
+                        HAS_SINK,
+                        SINGLE,
+                        T,
+                        NB,
                     ),
                 ),
                 (
                     _value,
                     (
-                        lo, hi, h0, Q1, K1, P, factor, full, empty, p_full, p_empty, n, split,
-                        out, (out_stride_n, out_stride_s, out_stride_h), T, NB,
+                        lo,
+                        hi,
+                        h0,
+                        Q1,
+                        K1,
+                        P,
+                        factor,
+                        full,
+                        empty,
+                        p_full,
+                        p_empty,
+                        n,
+                        split,
+                        out,
+                        (out_stride_n, out_stride_s, out_stride_h),
+                        NB,
                     ),
                 ),
                 (
                     _gather,
                     (
-                        scopes, lo, hi, indices, R0, R1, R2, R3, RS,
-                        _view(K0, gl.int32, [NB, T, 128], S32), _view(K1, gl.int32, [NB, T, 128], S32),
-                        _view(bias, gl.float32, [8 * (T // 32), 32], S1), full, empty,
-                        T, NB, NWP, DEPTH, SHIFT,
+                        scopes,
+                        lo,
+                        hi,
+                        indices,
+                        R0,
+                        R1,
+                        R2,
+                        R3,
+                        RS,
+                        _view(K0, gl.int32, [NB, T, 128], S32),
+                        _view(K1, gl.int32, [NB, T, 128], S32),
+                        _view(bias, gl.float32, [8 * (T // 32), 32], S1),
+                        full,
+                        empty,
+                        T,
+                        NB,
+                        NWP,
+                        DEPTH,
+                        SHIFT,
                     ),
                 ),
             ],
@@ -478,11 +616,11 @@ def _attend_narrow(
     async_copy.wait_group(0)
     fence_async_shared()
     m = gl.full([BLOCK_H], float("-inf"), gl.float32, MS)
-    l = gl.full([BLOCK_H], 0.0, gl.float32, MS)
+    denominator = gl.full([BLOCK_H], 0.0, gl.float32, MS)
     o0 = gl.zeros([256, BLOCK_H], gl.float32, LS)
     o1 = gl.zeros([256, BLOCK_H], gl.float32, LS)
     zero = gl.zeros([T, BLOCK_H], gl.float32, LS)
-    for j in range(0, hi - lo):
+    for j in range(hi - lo):
         slot = j % NB
         mbarrier.wait(full.index(slot), (j // NB) & 1)
         S = warpgroup_mma(K0.index(slot), Q0.permute((1, 0)), zero, use_acc=False, is_async=True)
@@ -493,7 +631,7 @@ def _attend_narrow(
         m_safe = gl.where(m_new == float("-inf"), 0.0, m_new)
         alpha = gl.exp2(m - m_safe)
         p = gl.exp2(S - m_safe[None, :])
-        l = l * alpha + gl.sum(p, 0)
+        denominator = denominator * alpha + gl.sum(p, 0)
         m = m_new
         P.store(p.to(gl.bfloat16))
         fence_async_shared()
@@ -503,13 +641,13 @@ def _attend_narrow(
         o1 = warpgroup_mma(K1.index(slot).permute((1, 0)), P, o1, is_async=True)
         o0, o1 = warpgroup_mma_wait(0, [o0, o1])
         mbarrier.arrive(empty.index(slot), count=1)
-    lse = gl.where(l > 0, m + gl.log2(l), float("-inf"))
-    inverse = gl.where(l > 0, 1.0 / l, 0.0)
+    lse = gl.where(denominator > 0, m + gl.log2(denominator), float("-inf"))
+    inverse = gl.where(denominator > 0, 1.0 / denominator, 0.0)
     h = (h0 + gl.arange(0, BLOCK_H, MS)).to(gl.int64)
     if SINGLE:
         if HAS_SINK:
             sink_log2 = gl.load(sink + h) * 1.4426950408889634
-            inverse = inverse * gl.where(l > 0, 1.0 / (1.0 + gl.exp2(sink_log2 - lse)), 0.0)
+            inverse = inverse * gl.where(denominator > 0, 1.0 / (1.0 + gl.exp2(sink_log2 - lse)), 0.0)
         lse = lse * 0.6931471805599453
     gl.store(lse_out + h * lse_stride, lse)
     # Q has been read for the last time: its place turns the output over, so that a warp writes whole rows.

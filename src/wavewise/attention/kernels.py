@@ -20,8 +20,7 @@ def _dot(a, b, acc, UPCAST: tl.constexpr):
     # The interpreter multiplies the raw bits of bf16 operands, so there the (already rounded) values go up.
     if UPCAST:
         return tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision="ieee")
-    else:
-        return tl.dot(a, b, acc)
+    return tl.dot(a, b, acc)
 
 
 @triton.jit
@@ -64,11 +63,10 @@ def _decode_e4m3(codes, scale_bytes, ASM: tl.constexpr):
             is_pure=False,
             pack=4,
         )
-    else:
-        scales = tl.maximum(scale_bytes << 23, 0x400000).to(tl.float32, bitcast=True)
-        values = codes.to(tl.float8e4nv, bitcast=True).to(tl.float32)
-        scaled = tl.reshape(values, [T, C, 64]) * tl.reshape(scales, [T, C, 1])
-        return tl.reshape(scaled, [T, W]).to(tl.bfloat16)
+    scales = tl.maximum(scale_bytes << 23, 0x400000).to(tl.float32, bitcast=True)
+    values = codes.to(tl.float8e4nv, bitcast=True).to(tl.float32)
+    scaled = tl.reshape(values, [T, C, 64]) * tl.reshape(scales, [T, C, 1])
+    return tl.reshape(scaled, [T, W]).to(tl.bfloat16)
 
 
 @triton.jit
@@ -76,13 +74,23 @@ def _length(lengths, b, bound, GIVEN: tl.constexpr):
     """How many of the leftmost indices of request b count; no load where no lengths were given."""
     if GIVEN:
         return tl.maximum(tl.minimum(tl.load(lengths + b), bound), 0)
-    else:
-        return bound
+    return bound
 
 
 @triton.jit
 def _tile(
-    i, tiles_a, cache_a, cache_e, index_a, index_e, length_a, length_e, page_a, page_e, stride_a, stride_e,
+    i,
+    tiles_a,
+    cache_a,
+    cache_e,
+    index_a,
+    index_e,
+    length_a,
+    length_e,
+    page_a,
+    page_e,
+    stride_a,
+    stride_e,
     T: tl.constexpr,
 ):
     """Base pointer, validity and byte offsets (row, scales) of tile i: window tiles first, then extra ones."""
@@ -157,7 +165,7 @@ def split_portable(
     ia = index_a + wide * index_stride_a
     ie = index_e + wide * index_stride_e
     m = tl.full([BLOCK_H], float("-inf"), tl.float32)
-    l = tl.zeros([BLOCK_H], tl.float32)
+    denominator = tl.zeros([BLOCK_H], tl.float32)
     o = tl.zeros([512, BLOCK_H], tl.float32)
     for i in tl.range(lo, hi, num_stages=STAGES):
         base, valid, row, scales = _tile(
@@ -170,15 +178,15 @@ def split_portable(
         m_safe = tl.where(m_new == float("-inf"), 0.0, m_new)
         alpha = tl.exp2(m - m_safe)
         p = tl.exp2(s - m_safe[None, :])
-        l = l * alpha + tl.sum(p, 0)
+        denominator = denominator * alpha + tl.sum(p, 0)
         m = m_new
         o = _dot(tl.trans(k), p.to(tl.bfloat16), o * alpha[None, :], UPCAST)
-    lse = tl.where(l > 0, m + tl.log2(l), float("-inf"))
-    inverse = tl.where(l > 0, 1.0 / l, 0.0)
+    lse = tl.where(denominator > 0, m + tl.log2(denominator), float("-inf"))
+    inverse = tl.where(denominator > 0, 1.0 / denominator, 0.0)
     if SINGLE:
         if HAS_SINK:
             sink_log2 = tl.load(sink + h) * LOG2E
-            inverse = inverse * tl.where(l > 0, 1.0 / (1.0 + tl.exp2(sink_log2 - lse)), 0.0)
+            inverse = inverse * tl.where(denominator > 0, 1.0 / (1.0 + tl.exp2(sink_log2 - lse)), 0.0)
         lse = lse * LN2
     target = out + wide * out_stride_n + split * out_stride_s
     tl.store(target + h[None, :] * out_stride_h + d[:, None], (o * inverse[None, :]).to(out.dtype.element_ty))
@@ -253,9 +261,9 @@ def baseline(
     ia = index_a + wide * index_stride_a
     ie = index_e + wide * index_stride_e
     m = float("-inf")
-    l = 0.0
+    denominator = 0.0
     o = tl.zeros([512], tl.float32)
-    for i in range(0, tiles):
+    for i in range(tiles):
         base, valid, row, scales = _tile(
             i, tiles_a, cache_a, cache_e, ia, ie, la, le, page_a, page_e, stride_a, stride_e, BLOCK_T
         )
@@ -265,12 +273,14 @@ def baseline(
         m_safe = tl.where(m_new == float("-inf"), 0.0, m_new)
         alpha = tl.exp2(m - m_safe)
         p = tl.exp2(s - m_safe)
-        l = l * alpha + tl.sum(p, 0)
+        denominator = denominator * alpha + tl.sum(p, 0)
         m = m_new
         o = o * alpha + tl.sum(p[:, None] * k, 0)
-    lse = tl.where(l > 0, m + tl.log2(l), float("-inf"))
-    factor = tl.where(l > 0, 1.0 / l, 0.0)
+    lse = tl.where(denominator > 0, m + tl.log2(denominator), float("-inf"))
+    factor = tl.where(denominator > 0, 1.0 / denominator, 0.0)
     if HAS_SINK:
-        factor = factor * tl.where(l > 0, 1.0 / (1.0 + tl.exp2(tl.load(sink + h) * LOG2E - lse)), 0.0)
+        factor = factor * tl.where(
+            denominator > 0, 1.0 / (1.0 + tl.exp2(tl.load(sink + h) * LOG2E - lse)), 0.0
+        )
     tl.store(out + wide * out_stride_n + h * out_stride_h + d, (o * factor).to(out.dtype.element_ty))
     tl.store(lse_out + wide * lse_stride_n + h * lse_stride_h, lse * LN2)

@@ -22,11 +22,11 @@ from wavewise.occupancy import residency, wave_table
 
 HEAD_DIM = 512
 TOKEN_BYTES = 584
+QUERY_BYTES = 2
 PARTIAL_BYTES = 2
-"""Partials are bf16: half the combine's traffic for 5e-4 of relative error (design/attention-study)."""
+"""Partials are bf16: half the combine's traffic, for about 5e-4 of relative error."""
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,9 @@ class DecodeShape:
     def __post_init__(self) -> None:
         """Refuses shapes that no kernel serves."""
         if self.heads not in SUPPORTED_HEADS:
-            raise UsageError(f"{self.heads} query heads: supported are {', '.join(map(str, SUPPORTED_HEADS))}")
+            raise UsageError(
+                f"{self.heads} query heads: supported are {', '.join(map(str, SUPPORTED_HEADS))}"
+            )
         if self.batch < 1:
             raise UsageError(f"batch {self.batch}: at least 1")
         if self.topk < 0 or self.extra_topk < 0 or self.topk + self.extra_topk < 1:
@@ -69,35 +71,65 @@ Length = int | tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class TimeModel:
-    """Coefficients of one kernel on one architecture, microseconds unless the name says otherwise.
+    """Coefficients of one kernel at one tile, microseconds.
 
     Attributes:
         kernel: "portable", "hopper" or "hopper_narrow".
-        compute_capability: exact.
-        launch_us: from the launch to the first CTA's first instruction, and the tail after its last.
-        prologue_us: per CTA, before the first tile: lengths, indices, Q, the first gather's latency.
-        epilogue_us: per CTA, after the last tile: normalise and write.
-        tile_latency_us: one CTA alone on its SM, per tile, at the configuration's reference tile.
-        tile_sm_us: what one tile takes of the SM's own throughput; CTAs that share an SM add these up.
-        combine_us: fixed cost of a second, dependent launch.
-        combine_bytes_per_s: rate at which partials are written and read back (mostly L2).
-        memory_bytes_per_s: rate at which cold KV rows arrive when every SM asks.
-        source: measured where, or estimated how.
+        block_h, block_t, warps: the tile and who works on it.
+        launch_us: a launch's own cost, once per call.
+        cta_us: per CTA, outside its tiles: lengths, first indices, first rows, Q, and the write at the end.
+        tile_latency_us: one tile, by a CTA that has its SM to itself.
+        tile_sm_us: what one tile takes of an SM's throughput; CTAs that share the SM add these up.
+        combine_us: a second, dependent launch.
     """
 
     kernel: str
-    compute_capability: str
     block_h: int
     block_t: int
+    warps: int
     launch_us: float
-    prologue_us: float
-    epilogue_us: float
+    cta_us: float
     tile_latency_us: float
     tile_sm_us: float
     combine_us: float
-    combine_bytes_per_s: float
-    memory_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a call's bytes move at, as shares of the memory's rate in the GPU catalogue.
+
+    Attributes:
+        memory: cold rows and queries.
+        partials: partials, written by one kernel and read by the next; mostly in the L2.
+    """
+
+    memory: float
+    partials: float
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """`time_model.toml`, whole: where the figures come from, and the figures."""
+
     source: str
+    rates: Rates
+    models: tuple[TimeModel, ...]
+
+    def model(self, config: KernelConfig) -> TimeModel:
+        """The coefficients of a configuration's kernel and tile.
+
+        Raises:
+            InputError: there are none.
+        """
+        for model in self.models:
+            if (model.kernel, model.block_h, model.block_t, model.warps) == (
+                config.kernel,
+                config.block_h,
+                config.block_t,
+                config.warps,
+            ):
+                return model
+        raise InputError(f"no time model for {config.id}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,27 +171,10 @@ class DecodePlan:
 
 
 @lru_cache(maxsize=1)
-def shipped_models() -> tuple[TimeModel, ...]:
+def shipped_coefficients() -> Coefficients:
     """The coefficients that ship, as `time_model.toml` holds them."""
     text = resources.files("wavewise.attention").joinpath("time_model.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text)["models"], tuple[TimeModel, ...])
-
-
-def model_for(config: KernelConfig, compute_capability: str) -> TimeModel:
-    """The coefficients of this kernel at this tile on this architecture.
-
-    Raises:
-        InputError: there are none.
-    """
-    for model in shipped_models():
-        if (
-            model.kernel == config.kernel
-            and model.compute_capability == compute_capability
-            and model.block_h == config.block_h
-            and model.block_t == config.block_t
-        ):
-            return model
-    raise InputError(f"no time model for {config.id} on compute capability {compute_capability}")
+    return msgspec.convert(tomllib.loads(text), Coefficients)
 
 
 def tiles_of(shape: DecodeShape, lengths: Sequence[Length] | None, block_t: int) -> Ints:
@@ -194,49 +209,75 @@ def _cta_tiles(tiles: Ints, splits: int, head_blocks: int) -> Ints:
     return np.repeat(np.diff(edges, axis=1).ravel(), head_blocks)
 
 
-def _body_us(cta_tiles: Ints, sm_count: int, ctas_per_sm: int, model: TimeModel) -> float:
-    """Time of the split kernel's CTAs, wave by wave; a wave lasts as long as its longest CTA.
+def _body_us(
+    cta_tiles: Ints, head_blocks: int, gpu: GpuSpec, resident: int, model: TimeModel, rates: Rates
+) -> float:
+    """Time of the split kernel's CTAs, wave by wave; a wave lasts as long as its slowest SM.
 
     CTAs go to empty SMs first, so a wave of n CTAs puts ceil(n / SMs) on the fullest SM. What they share is the
-    SM's throughput and the memory; what each has for itself is latency.
+    SM's throughput and the memory; what each has for itself is latency. Rows are cold once per wave, for all
+    blocks of heads together; queries are cold for every CTA.
     """
-    slots = sm_count * ctas_per_sm
+    sm_count = gpu.sm_count or 1
+    slots = sm_count * resident
     waves = -(-len(cta_tiles) // slots)
     padded = np.zeros(waves * slots, dtype=np.int64)
     padded[: len(cta_tiles)] = cta_tiles
     by_wave = padded.reshape(waves, slots)
     present = np.minimum(len(cta_tiles) - np.arange(waves) * slots, slots)
-    sharing = -(-present // sm_count)
     longest = by_wave.max(axis=1)
-    # Every SM's share of the wave's work, if it were spread evenly: the longest CTA can't be the whole story
-    # where many CTAs of unequal length share an SM.
-    per_sm = np.maximum(by_wave.sum(axis=1) / np.minimum(present, sm_count), longest)
-    by_latency = longest * model.tile_latency_us
-    by_throughput = np.minimum(per_sm, longest * sharing) * model.tile_sm_us
-    row_bytes = by_wave.sum(axis=1) * model.block_t * TOKEN_BYTES
-    by_memory = row_bytes / model.memory_bytes_per_s * 1e6
-    busy = np.maximum(np.maximum(by_latency, by_throughput), by_memory)
-    fixed = (model.prologue_us + model.epilogue_us) * np.where(longest > 0, 1.0, 0.5)
-    return float((busy + fixed).sum())
+    sharing = -(-present // sm_count)
+    evenly = by_wave.sum(axis=1) / np.minimum(present, sm_count)
+    by_sm = np.maximum(evenly, np.minimum(longest * sharing, evenly + longest)) * model.tile_sm_us
+    busy = np.maximum(longest * model.tile_latency_us, by_sm)
+    if gpu.memory_bytes_per_s is not None:
+        bytes_per_us = gpu.memory_bytes_per_s * rates.memory / 1e6
+        rows = by_wave.sum(axis=1) * model.block_t * TOKEN_BYTES / head_blocks
+        busy = np.maximum(busy, rows / bytes_per_us)
+        busy = busy + present * (model.block_h * HEAD_DIM * QUERY_BYTES) / bytes_per_us
+    return float((busy + model.cta_us).sum())
 
 
 def predict_us(
-    shape: DecodeShape, tiles: Ints, splits: int, footprint: Footprint, gpu: GpuSpec, resident: int
+    shape: DecodeShape,
+    tiles: Ints,
+    splits: int,
+    config: KernelConfig,
+    gpu: GpuSpec,
+    resident: int,
+    coefficients: Coefficients,
 ) -> tuple[float, float, float]:
-    """(total, body, combine) of one candidate, in microseconds."""
-    model = model_for(footprint.config, footprint.compute_capability)
-    assert gpu.sm_count is not None
-    head_blocks = shape.heads // footprint.config.block_h
-    body = _body_us(_cta_tiles(tiles, splits, head_blocks), gpu.sm_count, resident, model)
+    """(total, body, combine) of one candidate, in microseconds.
+
+    Args:
+        shape: what is attended.
+        tiles: of each query, from `tiles_of`.
+        splits: CTAs that share a query and a block of heads.
+        config: the kernel and its tile.
+        gpu: SM count and memory rate.
+        resident: CTAs per SM.
+        coefficients: of the model.
+    """
+    model = coefficients.model(config)
+    head_blocks = shape.heads // config.block_h
+    ctas = _cta_tiles(tiles, splits, head_blocks)
+    body = _body_us(ctas, head_blocks, gpu, resident, model, coefficients.rates)
     combine = 0.0
     if splits > 1:
-        partials = 2 * shape.queries * splits * shape.heads * HEAD_DIM * PARTIAL_BYTES
-        combine = model.combine_us + partials / model.combine_bytes_per_s * 1e6
+        combine = model.combine_us
+        if gpu.memory_bytes_per_s is not None:
+            moved = 2 * shape.queries * splits * shape.heads * HEAD_DIM * PARTIAL_BYTES
+            combine += moved / (gpu.memory_bytes_per_s * coefficients.rates.partials) * 1e6
     return model.launch_us + body + combine, body, combine
 
 
-def _fitting(gpu: GpuSpec, footprints: Iterable[Footprint], shape: DecodeShape) -> list[tuple[Footprint, int, str]]:
-    """Footprints that serve the shape and fit on an SM, each with its residency and what limits it."""
+def _fitting(
+    gpu: GpuSpec, footprints: Iterable[Footprint], shape: DecodeShape
+) -> list[tuple[Footprint, int, str]]:
+    """Footprints that serve the shape and fit on an SM, each with its residency and what limits it.
+
+    The model knows nothing of spills, so a footprint that spills counts only where its kernel has none without.
+    """
     found: list[tuple[Footprint, int, str]] = []
     for footprint in footprints:
         if not footprint.config.serves(shape.heads):
@@ -246,7 +287,8 @@ def _fitting(gpu: GpuSpec, footprints: Iterable[Footprint], shape: DecodeShape) 
             found.append((footprint, held.ctas_per_sm, held.limiter or "unknown"))
     if not found:
         raise InputError(f"no attention kernel for {shape.heads} heads fits on an SM of {gpu.name}")
-    return found
+    clean = {footprint.config.kernel for footprint, _, _ in found if not footprint.spill_bytes}
+    return [row for row in found if not row[0].spill_bytes or row[0].config.kernel not in clean]
 
 
 def plan_decode(
@@ -255,6 +297,7 @@ def plan_decode(
     gpu: GpuSpec,
     footprint: Footprint | Iterable[Footprint] | None = None,
     num_splits: int | None = None,
+    coefficients: Coefficients | None = None,
 ) -> DecodePlan:
     """The cheapest launch by the model, over all footprints given and all split counts.
 
@@ -265,6 +308,7 @@ def plan_decode(
         gpu: where it runs; its SM count and limits must be known.
         footprint: one, several, or None for all that ship for the GPU's architecture.
         num_splits: fixes the split count; None searches all.
+        coefficients: of the time model; None for those that ship.
 
     Raises:
         UsageError: lengths don't match the batch, or `num_splits` is out of range.
@@ -278,6 +322,7 @@ def plan_decode(
         choices = (footprint,)
     else:
         choices = footprint
+    figures = coefficients or shipped_coefficients()
     best: DecodePlan | None = None
     for candidate, resident, limiter in _fitting(gpu, choices, shape):
         config = candidate.config
@@ -286,7 +331,7 @@ def plan_decode(
         if num_splits is not None and not 1 <= num_splits <= most:
             raise UsageError(f"{num_splits} splits: between 1 and the {most} tiles of the longest query")
         for splits in range(1, most + 1) if num_splits is None else (num_splits,):
-            total, body, combine = predict_us(shape, tiles, splits, candidate, gpu, resident)
+            total, body, combine = predict_us(shape, tiles, splits, config, gpu, resident, figures)
             if best is not None and total >= best.predicted_us:
                 continue
             grid = (shape.heads // config.block_h, splits, shape.queries)
