@@ -17,7 +17,13 @@ def sections(findings: Findings) -> tuple[Section, ...]:
         reason = findings.levers_reason
         return (Section("levers", "Which lever to pull next", (f"Not ranked: {reason}.",)),) if reason else ()
     saving = [lever for lever in levers if lever.predicted_saving_us_per_step]
+    none = (
+        ()
+        if saving
+        else ("No lever of the catalogue has a predicted saving here: the tables say why of each.",)
+    )
     sentences = (
+        *none,
         *(_explained(place, lever) for place, lever in enumerate(saving[:_EXPLAINED], 1)),
         *_overlaps(saving),
         *tried_sentences(levers),

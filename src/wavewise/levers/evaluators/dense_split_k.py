@@ -3,37 +3,38 @@
 from wavewise.levers.catalogue import LeverSpec
 from wavewise.levers.judgement import Judgement, nothing, unknown
 from wavewise.levers.names import short_name
-from wavewise.levers.packing import best_split, ctas
+from wavewise.levers.packing import ctas
 from wavewise.levers.view import View
 
 
 def evaluate(view: View, spec: LeverSpec) -> Judgement:
-    """Saving = sum over kernels of launches * (median * (1 - ratio) - reduction), where positive."""
+    """Saving = sum over kernels of launches * (realised * median * (1 - 1/splits) - reduction), where positive."""
     kernels = view.kernels_of(spec.families)
     if not kernels:
         return nothing(f"no dense GEMM at {view.where}")
     if view.gpu.sm_count is None or all(ctas(k) is None for k in kernels):
         return unknown("the dense GEMMs' grids and the GPU's SM count")
+    share, reduction = spec.number("realised"), spec.number("reduce_us")
     gain, bound, parts, notes = 0.0, 0.0, list[str](), list[str]()
     for kernel in kernels:
         grid = ctas(kernel)
-        if grid is None or grid >= view.gpu.sm_count or _split_already(kernel.name):
+        if grid is None or _split_already(kernel.name):
             continue
-        # A grid below the SM count puts at most one CTA on an SM, so residency 1 is what counts.
-        best = best_split(grid, view.gpu.sm_count, 1, largest=int(spec.number("max_splits")))
-        per_launch = kernel.median_us * (1.0 - best.ratio)
+        if grid > spec.number("max_coverage") * view.gpu.sm_count:
+            continue
+        # Splits go to SMs that are empty now: no more of them than fit into the same wave.
+        splits = min(view.gpu.sm_count // grid, int(spec.number("max_splits")))
+        per_launch = kernel.median_us * (1.0 - 1.0 / splits)
         bound += per_launch * kernel.launches_per_step
-        saved = (per_launch - spec.number("reduce_us")) * kernel.launches_per_step
+        saved = (share * per_launch - reduction) * kernel.launches_per_step
         if saved <= 0.0:
             continue
         gain += saved
         parts.append(
-            f"{kernel.launches_per_step:g} x ({kernel.median_us:.2f} us x (1 - {best.ratio:.3f}) - "
-            f"{spec.number('reduce_us'):g} us reduction)"
+            f"{kernel.launches_per_step:g} x ({share:g} (assumed) x {kernel.median_us:.2f} us x (1 - 1/{splits}) - "
+            f"{reduction:g} us reduction)"
         )
-        notes.append(
-            f"{short_name(kernel.name)}: {grid} CTAs on {view.gpu.sm_count} SMs; {best.splits} splits"
-        )
+        notes.append(f"{short_name(kernel.name)}: {grid} CTAs on {view.gpu.sm_count} SMs; {splits} splits")
     if not parts:
         return nothing(
             "no unsplit dense GEMM leaves SMs empty for longer than a reduction would take "
@@ -44,7 +45,7 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         upper_bound_us=bound,
         basis=" + ".join(parts),
         evidence="; ".join(notes),
-        confidence="medium",
+        confidence="low",
         families=spec.families,
     )
 

@@ -1,10 +1,12 @@
 """Split-KV: an attention grid of requests x heads is too small for the GPU at small batches."""
 
+from wavewise.findings import KernelRow
 from wavewise.levers.catalogue import LeverSpec
 from wavewise.levers.judgement import Judgement, nothing, unknown
 from wavewise.levers.names import short_name
 from wavewise.levers.packing import best_split, ctas
 from wavewise.levers.view import View
+from wavewise.occupancy.waves import waves
 
 
 def evaluate(view: View, spec: LeverSpec) -> Judgement:
@@ -19,8 +21,10 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         grid = ctas(kernel)
         if grid is None or kernel.persistent:
             continue
-        resident = kernel.ctas_per_sm or 1
-        best = best_split(grid, view.gpu.sm_count, resident, largest=int(spec.number("max_splits")))
+        if not _lacks_ctas(grid, kernel, view.gpu.sm_count, spec):
+            continue
+        # Of a grid below the SM count every SM holds one CTA at most: SMs are what splits fill, whatever fits on one.
+        best = best_split(grid, view.gpu.sm_count, 1, largest=int(spec.number("max_splits")))
         combine = kernel.launches_per_step * spec.number("combine_us")
         saved = kernel.sum_us_per_step * (1.0 - best.ratio)
         if 1.0 - best.ratio < spec.number("least_gain") or saved <= combine:
@@ -36,7 +40,6 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
             f"{100 * min(1.0, grid / view.gpu.sm_count):.0f} %); {best.splits} splits make {best.ctas} "
             f"CTAs in "
             f"{best.waves} waves of 1/{best.splits} of the work"
-            + ("" if kernel.ctas_per_sm else "; 1 CTA per SM assumed")
         )
     if not parts:
         return nothing("the unsplit attention grids fill the GPU, or a combine would cost what a split saves")
@@ -47,4 +50,14 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         evidence="; ".join(notes),
         confidence="medium",
         families=spec.families,
+    )
+
+
+def _lacks_ctas(grid: int, kernel: KernelRow, sm_count: int, spec: LeverSpec) -> bool:
+    """Whether SMs stay empty: fewer CTAs than SMs, or a second wave, one CTA per SM, that is far from full."""
+    if grid < sm_count:
+        return True
+    laid = waves(grid, sm_count, 1)
+    return (
+        kernel.ctas_per_sm == 1 and laid.waves == 2 and laid.wave_efficiency <= spec.number("max_efficiency")
     )

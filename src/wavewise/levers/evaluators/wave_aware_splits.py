@@ -7,6 +7,7 @@ from wavewise.levers.names import short_name
 from wavewise.levers.packing import best_split
 from wavewise.levers.planner import planned, tiles_per_request
 from wavewise.levers.view import View
+from wavewise.occupancy.waves import waves
 
 
 def evaluate(view: View, spec: LeverSpec) -> Judgement:
@@ -30,11 +31,17 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         if axis is None or kernel.ctas_per_sm is None or view.gpu.sm_count is None:
             open_questions += 1
             continue
+        grid = axis.units * axis.splits
+        # Of a grid below the SM count every SM holds one CTA at most; of one that is resident at once, more CTAs
+        # are more warps per SM, not fewer waves, which this lever does not claim.
+        resident = 1 if grid < view.gpu.sm_count else kernel.ctas_per_sm
+        if grid >= view.gpu.sm_count and waves(grid, view.gpu.sm_count, resident).waves == 1:
+            continue
         tiles, tiles_source = tiles_per_request(kernel, view, spec)
         best = best_split(
             axis.units,
             view.gpu.sm_count,
-            kernel.ctas_per_sm,
+            resident,
             now=axis.splits,
             largest=int(spec.number("max_splits")),
             tiles=tiles,
@@ -46,7 +53,7 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         parts.append(
             f"{kernel.sum_us_per_step:.1f} us x (1 - {best.ratio:.3f}): {best.splits} splits instead of "
             f"{axis.splits} make {best.ctas} CTAs in {best.waves} waves instead of "
-            f"{axis.units * axis.splits} in {best.now_waves}"
+            f"{grid} in {best.now_waves}"
         )
         plan = planned(kernel, view, spec)
         notes.append(f"{short_name(kernel.name)}: {axis.why}; {tiles_source}" + (f"; {plan}" if plan else ""))
