@@ -50,6 +50,13 @@ def test_a_vllm_without_profiler_or_metrics(serve) -> None:
     assert "--disable-log-stats" in (found["request count"].fix or "")
 
 
+def test_the_key_is_not_in_the_diagnosis(serve) -> None:
+    server = serve("sglang", Faults(key="sk-very-secret", echo_key=True))
+    diagnosis = examine(parse_target(server.url, "sk-very-secret"), "auto", None, (1,), 64)
+    assert "sk-very-secret" not in str(diagnosis)
+    assert "(hidden)" in diagnosis.server.flags["launch_command"]
+
+
 def test_limits_and_room(serve) -> None:
     found = checks(serve("sglang", max_num_seqs=64))
     assert (found["batch limit"].status, found["batch limit"].fix) == (

@@ -6,6 +6,10 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
+from wavewise.record.model import Server
+
 _LISTEN = "0A"
 _SECRET = re.compile(r"key|token(?!s|ize)|secret|passw|credential", re.IGNORECASE)
 
@@ -98,3 +102,10 @@ def flags_of(argv: list[str]) -> dict[str, str]:
 def hide_secrets(flags: dict[str, str]) -> dict[str, str]:
     """The same flags, with the values of those that name a secret replaced."""
     return {name: ("(hidden)" if _SECRET.search(name) else value) for name, value in flags.items()}
+
+
+def without_key(server: Server, key: str | None) -> Server:
+    """The same description, with the API key replaced wherever the server's own settings show it."""
+    if not key:
+        return server
+    return msgspec.json.decode(msgspec.json.encode(server).decode().replace(key, "(hidden)"), type=Server)

@@ -24,7 +24,7 @@ from wavewise.record.collect import with_traces
 from wavewise.record.engines import Engine, connect
 from wavewise.record.folder import TELEMETRY_FILE, open_folder, read_run, recording_lock, write_run
 from wavewise.record.guard import Guard
-from wavewise.record.host import is_local, server_command
+from wavewise.record.host import is_local, server_command, without_key
 from wavewise.record.model import Batch, Clock, Run, Server, Telemetry
 from wavewise.record.options import Options
 from wavewise.record.preflight import check_limits, question, trace_folders
@@ -112,7 +112,7 @@ class _Session:
         local = self._local = is_local(self._target.host)
         engine = await connect(client, options.engine)
         argv = server_command(self._target.port) if local else None
-        server = self._without_key(await engine.describe(options.model, argv))
+        server = without_key(await engine.describe(options.model, argv), self._target.key)
         self._say(
             f"{server.engine} {server.version or '(version unknown)'} at "
             f"{self._target.url}, model {server.model}"
@@ -218,9 +218,6 @@ class _Session:
     def _hide(self, text: str) -> str:
         """Text without the API key, should a server echo it."""
         return text.replace(self._target.key, "(hidden)") if self._target.key else text
-
-    def _without_key(self, server: Server) -> Server:
-        return msgspec.json.decode(self._hide(msgspec.json.encode(server).decode()), type=Server)
 
     def _telemetry(self, local: bool) -> tuple[Sampler | None, Telemetry]:
         choice = self.options.telemetry
