@@ -17,8 +17,10 @@ from wavewise.report.charts.ceilings import ceilings
 from wavewise.report.charts.chart import PALETTE, REST, Picture, spec
 from wavewise.report.charts.families import OTHERS, families
 from wavewise.report.charts.idle import SERIES, idle
+from wavewise.report.charts.step_time import step_time
 from wavewise.report.charts.timeline import MOST_BARS, Bars, merged, timeline
 from wavewise.report.charts.waves import waves
+from wavewise.scaling import fit_scaling
 
 PAGES = {"light": "#f6f7f9", "dark": "#1a2029"}
 
@@ -194,3 +196,17 @@ def test_waves_are_drawn_by_sm_as_a_brute_force_placement_says() -> None:
     for color, cells in expected.items():
         # Each color is used once more, by its legend symbol.
         assert text.count(f'fill="{color}"') - 1 == cells
+
+
+def test_the_fit_is_drawn_over_the_points_of_its_context() -> None:
+    long = msgspec.structs.replace(build.point(64, 4), context_length=12_288, context_label="12k")
+    findings = build.sweep_findings()
+    points = (*findings.operating_points, long)
+    fit = fit_scaling(findings.operating_points)[0]
+    assert fit is not None
+    for several, suffix in ((points, ", 4,096 tokens of context"), (findings.operating_points, "")):
+        picture = step_time(msgspec.structs.replace(findings, operating_points=several, scaling=fit))
+        assert picture is not None
+        drawn = {row["series"] for row in values(picture) if row.get("basis") in ("between", "beyond")}
+        assert drawn <= {each.label for each in picture.series}
+        assert f"GPU span (if the host were free){suffix}" in drawn

@@ -18,7 +18,7 @@ from wavewise.findings import (
 from wavewise.report.compose import compose
 from wavewise.report.fill_text import ranked, sentence, shortcomings
 from wavewise.report.idle_text import answer, stalls
-from wavewise.report.points import main_point, points
+from wavewise.report.points import labels_in_short, main_point, points
 from wavewise.report.section import plain
 from wavewise.report.verdict import dear_helpers, no_decode, per_point, verdict
 
@@ -171,6 +171,9 @@ def test_contexts_are_told_apart_and_the_commonest_leads() -> None:
         "batch 64 at 4,096 tokens of context",
         "batch 64 at 12k context",
     ]
+    assert labels_in_short(points(findings)) == (
+        "batch 32 and 64 at 4,096 tokens of context and batch 64 at 12k context"
+    )
     main = main_point(points(findings))
     assert main is not None
     assert main.label == "batch 64 at 4,096 tokens of context"

@@ -1,7 +1,7 @@
 """What a decode step costs at each batch size, and which kernel families take its time."""
 
 from wavewise.findings import DecodeRow, Findings, Summary
-from wavewise.report.points import PointView, context_words, main_point, points, thinned
+from wavewise.report.points import PointView, context_words, labels_in_short, main_point, points, thinned
 from wavewise.report.section import MISSING, Cell, Column, Section, Table, number
 from wavewise.report.verdict import helper_sentences, no_decode
 from wavewise.report.words import amount, family_words, percent, plural, us
@@ -56,9 +56,8 @@ def _launch_bound(views: tuple[PointView, ...]) -> list[str]:
     hosted = [view for view in views if view.boundary_ms > view.figures.gpu_span_ms.median]
     if not hosted:
         return []
-    labels = ", ".join(view.label for view in hosted)
     return [
-        f"Step boundaries (host time) are longer than the GPU's own work at {labels}: "
+        f"Step boundaries (host time) are longer than the GPU's own work at {labels_in_short(hosted)}: "
         f"there even kernels that cost nothing would save less than half of the step."
     ]
 
@@ -96,7 +95,9 @@ def _step_cells(view: PointView, contexts: bool) -> tuple[Cell, ...]:
     figures = view.figures
     row = view.rows[0] if view.rows else None
     context = context_words(figures)
-    context_cell = Cell("unknown") if context is None else Cell(context.replace(" of context", ""))
+    context_cell = (
+        Cell("unknown") if context is None else Cell(context.removesuffix(" context").removesuffix(" of"))
+    )
     return (
         _integer(figures.batch_size),
         _integer(figures.bucket),

@@ -4,10 +4,13 @@
 said it) belong to no operating point, and stand here in their own right.
 """
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wavewise.findings import DecodeRow, Findings, KernelRow, OperatingPoint, TraceFindings
+from wavewise.findings import DecodeRow, Findings, KernelRow, OperatingPoint, Scaling, TraceFindings
+from wavewise.report.section import listing
 from wavewise.report.words import engine_words, plural, short_path
 
 
@@ -113,9 +116,19 @@ def thinned(views: tuple[PointView, ...], main: PointView, most: int = 8) -> tup
     return tuple(view for index, view in enumerate(views) if index in keep or view.label == main.label)
 
 
-def context_words(figures: OperatingPoint | DecodeRow) -> str | None:
-    """The context of an operating point in words, None where it is not known."""
-    label = figures.context_label if isinstance(figures, OperatingPoint) else None
+def labels_in_short(views: Sequence[PointView]) -> str:
+    """Several labels in a sentence: "batch 1, 8 and 16 at 4k context and batch 64 at 12k context"."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for view in views:
+        found = re.fullmatch(r"(batch|bucket) (\d+)(.*)", view.label)
+        word, size, rest = found.groups() if found else (view.label, "", "")
+        groups.setdefault((word, rest), []).append(size)
+    return listing([f"{word} {listing(sizes)}".rstrip() + rest for (word, rest), sizes in groups.items()])
+
+
+def context_words(figures: OperatingPoint | DecodeRow | Scaling) -> str | None:
+    """The context of an operating point or of a fit in words, None where it is not known."""
+    label = None if isinstance(figures, DecodeRow) else figures.context_label
     if label:
         return f"{label} context"
     if figures.context_length is not None:

@@ -6,7 +6,7 @@ Three make the verdict: what a decode step costs, what dominates its GPU time, a
 from dataclasses import dataclass
 
 from wavewise.findings import FamilyRow, Findings
-from wavewise.report.points import PointView, main_point, points, thinned
+from wavewise.report.points import PointView, labels_in_short, main_point, points, thinned
 from wavewise.report.section import code, listing
 from wavewise.report.words import family_words, ms, percent, short_kernel, short_path, us
 from wavewise.units import NS_PER_MS
@@ -182,8 +182,8 @@ def helper_sentences(findings: Findings) -> tuple[str, ...]:
         item = max(items, key=lambda each: each.point.size)
         name = costliest_kernel(item.point, item.helper.family)
         kernel = f" ({code(short_kernel(name))})" if name else ""
-        also = [each.point.label for each in items if each is not item]
-        elsewhere = f"; the same holds at {listing(also)}" if also else ""
+        also = labels_in_short([each.point for each in items if each is not item])
+        elsewhere = f"; the same holds at {also}" if also else ""
         sentences.append(
             f"A helper costs more than what it helps: {family_words(item.helper.family)}{kernel} "
             f"{item.does} {family_words(item.helped.family)} and takes "

@@ -8,6 +8,7 @@ from wavewise.report.points import PointView, context_words, main_point, points
 from wavewise.report.words import ms
 
 STEP, SPAN = "step time", "GPU span (if the host were free)"
+SHAPES = ("circle", "triangle-up", "square", "diamond", "cross")
 COLORS = ("#d5691c", "#3d7fd9", "#b052c0", "#2b9a63", "#d9485f", "#1496a8")
 
 
@@ -19,12 +20,14 @@ def step_time(findings: Findings) -> Picture | None:
         return None
     contexts = list(dict.fromkeys(_context(view) for view in views))
     measured = _measured(views, contexts)
-    curve = _curve(findings.scaling) if findings.scaling else []
+    # The fit is of one context; its lines carry the name of that context's points.
+    fitted = _suffix(context_words(findings.scaling) or "", contexts) if findings.scaling else ""
+    curve = _curve(findings.scaling, fitted) if findings.scaling else []
     labels = list(dict.fromkeys(str(value["series"]) for value in measured))
     series = tuple(Series(label, COLORS[index % len(COLORS)]) for index, label in enumerate(labels))
     largest = max(view.figures.batch_size or 0 for view in views)
     end = max([largest, *(int(str(value["batch"])) for value in curve)])
-    lines = _lines(findings.scaling, curve) if findings.scaling else []
+    lines = _lines(findings.scaling, fitted, curve) if findings.scaling else []
     layers = [
         *_extrapolation(largest, end),
         *_straight(lines, series),
@@ -53,11 +56,14 @@ def _context(view: PointView) -> str:
     return context_words(view.figures) or ""
 
 
+def _suffix(context: str, contexts: list[str]) -> str:
+    return f", {context or 'unknown context'}" if len(contexts) > 1 else ""
+
+
 def _measured(views: tuple[PointView, ...], contexts: list[str]) -> list[dict[str, object]]:
     values: list[dict[str, object]] = []
     for view in views:
-        suffix = f", {_context(view) or 'unknown context'}" if len(contexts) > 1 else ""
-        # The fit is of one context; its curves carry the plain names.
+        suffix = _suffix(_context(view), contexts)
         for name, summary in ((STEP, view.figures.step_ms), (SPAN, view.figures.gpu_span_ms)):
             values.append(
                 {
@@ -72,14 +78,14 @@ def _measured(views: tuple[PointView, ...], contexts: list[str]) -> list[dict[st
     return values
 
 
-def _curve(scaling: Scaling) -> list[dict[str, object]]:
+def _curve(scaling: Scaling, suffix: str) -> list[dict[str, object]]:
     """The model's curve as rows, for the step and for the span."""
     rows: list[dict[str, object]] = []
     for prediction in scaling.curve:
         free = prediction.if_host_free_step_ms
         rows += [
-            _curve_row(prediction, STEP, prediction.step_ms, prediction.step_ms_95),
-            _curve_row(prediction, SPAN, free, prediction.if_host_free_step_ms_95),
+            _curve_row(prediction, STEP + suffix, prediction.step_ms, prediction.step_ms_95),
+            _curve_row(prediction, SPAN + suffix, free, prediction.if_host_free_step_ms_95),
         ]
     return [row for row in rows if row["ms"] is not None]
 
@@ -98,11 +104,11 @@ def _curve_row(
     }
 
 
-def _lines(scaling: Scaling, curve: list[dict[str, object]]) -> list[dict[str, object]]:
+def _lines(scaling: Scaling, suffix: str, curve: list[dict[str, object]]) -> list[dict[str, object]]:
     """The least-squares line, over the measured sizes only, of a quantity whose law predicts nothing."""
     predicted = {str(row["series"]) for row in curve}
     rows: list[dict[str, object]] = []
-    for name, fit in ((STEP, scaling.step), (SPAN, scaling.span)):
+    for name, fit in ((STEP + suffix, scaling.step), (SPAN + suffix, scaling.span)):
         if fit is None or name in predicted or fit.floor_ms is None or fit.slope_ms_per_request is None:
             continue
         sizes = [point.batch_size for point in fit.points]
@@ -163,10 +169,14 @@ def _points(measured: list[dict[str, object]], series: tuple[Series, ...]) -> li
     spread = base.mark_rule(strokeWidth=2).encode(
         x=x, y=alt.Y("low:Q", title="ms"), y2="high:Q", color=color("series", series)
     )
-    dots = base.mark_point(filled=True, size=70, opacity=1).encode(
+    # Two series to a context: points of different contexts that coincide still show.
+    shapes = [SHAPES[index // 2 % len(SHAPES)] for index in range(len(series))]
+    scale = alt.Scale(domain=[each.label for each in series], range=shapes)
+    dots = base.mark_point(filled=True, size=70, opacity=0.9).encode(
         x=x,
         y=alt.Y("ms:Q", title="ms"),
         color=color("series", series),
+        shape=alt.Shape("series:N", scale=scale, legend=None),
         tooltip=[
             alt.Tooltip("series:N", title="measured"),
             alt.Tooltip("batch:Q", title="batch size"),
