@@ -37,6 +37,7 @@ def best_split(
     now: int = 1,
     largest: int = 16,
     tiles: int | None = None,
+    combine: float = 0.0,
 ) -> Packing:
     """The split count with the least predicted time.
 
@@ -52,10 +53,11 @@ def best_split(
         now: the present split count.
         largest: largest count to consider; the present one is always considered.
         tiles: tiles per unit; no split is left without one.
+        combine: time of the combine over the kernel's; it grows with the splits, by s / now - 1, and counts.
 
     Returns:
-        The best count, the present one (ratio 1.0) where nothing is better. Ties go to the present count,
-        then to fewer splits.
+        The best count with its ratio (the combine left out), the present one (1.0) where nothing is better.
+        Ties go to the present count, then to fewer splits.
     """
     splits = np.array(sorted({now, *range(1, min(largest, tiles or largest) + 1)}), dtype=np.int64)
     count = wave_table(units * splits, sm_count, ctas_per_sm).waves
@@ -64,7 +66,8 @@ def best_split(
     if tiles is not None:
         walked = count * -(-tiles // splits)
         ratio = np.maximum(ratio, walked / walked[at])
-    order = np.lexsort((splits, splits != now, ratio.round(12)))
+    cost = ratio + combine * np.maximum(splits / now - 1.0, 0.0)
+    order = np.lexsort((splits, splits != now, cost.round(12)))
     best = int(order[0])
     return Packing(
         splits=int(splits[best]),

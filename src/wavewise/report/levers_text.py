@@ -7,6 +7,8 @@ from wavewise.report.words import amount, family_words, percent, us
 _EXPLAINED = 5
 """How many savings are spelled out in sentences; the table of bases has them all."""
 
+_DEAD = frozenset({"no gain", "worse", "blocked", "unsafe", "rejected"})
+
 _HOLDS = {"here": "here", "expired": "expired", "elsewhere": "elsewhere"}
 
 
@@ -87,20 +89,16 @@ def _overlaps(saving: list[Lever]) -> tuple[str, ...]:
 
 
 def _ledger_sentences(levers: tuple[Lever, ...]) -> tuple[str, ...]:
-    dead = [
-        f"{lever.id} ({lever.verdict_in_ledger})"
-        for lever in levers
-        if lever.verdict_in_ledger in ("no gain", "worse", "blocked", "unsafe", "rejected")
-    ]
-    open_ones = [lever.id for lever in levers if lever.verdict_in_ledger == "contradicted"]
-    found: list[str] = []
-    if dead:
-        found.append(f"Known dead ends on this platform: {listing(dead)}.")
-    if open_ones:
-        found.append(
-            f"The ledger contradicts itself on {listing(open_ones)}: both sides stand in the table below."
-        )
-    return tuple(found)
+    said = {
+        "Proven on this platform": [v.id for v in levers if v.verdict_in_ledger == "works"],
+        "Known dead ends on this platform": [
+            f"{v.id} ({v.verdict_in_ledger})" for v in levers if v.verdict_in_ledger in _DEAD
+        ],
+        "The ledger contradicts itself, both sides below, on": [
+            v.id for v in levers if v.verdict_in_ledger == "contradicted"
+        ],
+    }
+    return tuple(f"{what}: {listing(ids)}." for what, ids in said.items() if ids)
 
 
 def _ranking(saving: list[Lever]) -> Table | None:

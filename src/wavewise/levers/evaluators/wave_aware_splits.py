@@ -23,7 +23,8 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
     gain, parts, notes = 0.0, list[str](), list[str]()
     open_questions = 0
     combine = view.sum_us(("attention_combine",))
-    dearest_growth = 0.0
+    share = combine / sum(k.sum_us_per_step for k in kernels)
+    growth = 0.0
     for kernel in kernels:
         axis = split_axis(kernel, view)
         if kernel.persistent:
@@ -45,11 +46,12 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
             now=axis.splits,
             largest=int(spec.number("max_splits")),
             tiles=tiles,
+            combine=share,
         )
         if 1.0 - best.ratio < spec.number("least_gain"):
             continue
         gain += kernel.sum_us_per_step * (1.0 - best.ratio)
-        dearest_growth = max(dearest_growth, best.splits / axis.splits - 1.0)
+        growth += kernel.sum_us_per_step * share * max(0.0, best.splits / axis.splits - 1.0)
         parts.append(
             f"{kernel.sum_us_per_step:.1f} us x (1 - {best.ratio:.3f}): {best.splits} splits instead of "
             f"{axis.splits} make {best.ctas} CTAs in {best.waves} waves instead of "
@@ -59,7 +61,6 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         notes.append(f"{short_name(kernel.name)}: {axis.why}; {tiles_source}" + (f"; {plan}" if plan else ""))
     if not parts and open_questions:
         return unknown("the split axis of the grid (two batch sizes show it), CTAs per SM and the SM count")
-    growth = combine * max(0.0, dearest_growth)
     if not parts or gain <= growth:
         return nothing(
             f"no split count up to {spec.number('max_splits'):.0f} saves at least "
