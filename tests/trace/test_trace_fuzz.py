@@ -125,6 +125,7 @@ BODY = kineto(EVENTS).partition(b'"traceEvents": [\n')[2].partition(b"\n  ]")[0]
 @quick
 @given(st.lists(EDIT, max_size=2))
 @example([(0.6732883944532705, 1, b"")])  # "cuda_runtme": the first eight bytes are those of a known category
+@example([(0.4352134613268107, 32, b"")])  # two events run together: one object with its keys twice
 @example([(0.5, 1, b"")])  # "correlation":97, without the space that the others have
 def test_the_fast_rung_never_answers_otherwise_than_json_does(edits: list[tuple[float, int, bytes]]) -> None:
     """Where the scan accepts a text, decoding it as JSON gives the same rows, or it differs in what is not kept."""

@@ -223,6 +223,30 @@ def test_device_and_stream_come_from_pid_and_tid_where_arguments_lack_them(tmp_p
         assert operations["stream"].to_list() == [9, 11]
 
 
+@pytest.mark.parametrize("layout", ["kineto", "compact", "indented"])
+def test_arguments_are_told_apart_wherever_their_ids_stand(tmp_path: Path, layout: str) -> None:
+    """The same arguments but for one of them, and ids at any place among them."""
+    order = ["device", "External id", "stream", "correlation", "registers per thread"]
+    events = []
+    for i in range(48):
+        args = {
+            "device": i % 2,
+            "External id": i,
+            "stream": 7 + i % 3,
+            "correlation": 50 + i,
+            "registers per thread": i % 4,
+        }
+        turned = order[i % 5 :] + order[: i % 5]
+        nested = {"note": {"correlation": 1}} if i % 7 == 0 else {}
+        args = nested | {key: args[key] for key in turned}
+        events.append(event("kernel", "k", 10**12 + 1000 * i, 900, pid=0, tid=7, args=args))
+    text = LAYOUTS[layout](events)
+    path = tmp_path / "trace.json"
+    path.write_bytes(text)
+    for limits in (None, SMALL_BLOCKS):
+        assert values(read_one(path, limits)) == expected(text)
+
+
 def test_categories_of_old_releases(tmp_path: Path) -> None:
     old = {"kernel": "Kernel", "gpu_memcpy": "Memcpy", "cuda_runtime": "Runtime"}
     new = steps()

@@ -41,9 +41,12 @@ def _rows(events: Iterable[Event], tables: Tables) -> Rows:
     add = builder.add
     count = 0
     for event in events:
+        count += 1
         cat = event.cat
-        count += event.ph is not None
-        if cat.__class__ is str and (cat in CATEGORIES or cat == LEGACY_OPERATOR):
-            add(event)
+        if cat.__class__ is str:
+            if cat in CATEGORIES or cat == LEGACY_OPERATOR:
+                add(event)
+        elif event.ph is None:  # an empty object
+            count -= 1
     builder.events = count
     return builder.rows()
