@@ -102,6 +102,9 @@ def test_plan_is_the_planners_own() -> None:
     best = plan.plan_decode(shape, None, catalogue(None).find("h200"))
     assert (said["num_splits"], tuple(said["grid"])) == (best.num_splits, best.grid)
     assert said["predicted_us"] == best.predicted_us
+    alone = plan.DecodeShape(batch=64, heads=64, topk=512, extra_topk=0)
+    best = plan.plan_decode(alone, None, catalogue(None).find("h200"))
+    assert answer("plan", gpu="h200", batch=64, window=0)["predicted_us"] == best.predicted_us
 
 
 def test_scale_gives_floor_slope_and_target() -> None:

@@ -182,9 +182,13 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gpu: GpuName
     batch: Annotated[int, Meta(ge=1)]
     heads: Annotated[int, Meta(description="Query heads per GPU: 8, 16, 32, 64 or 128.")] = 64
-    topk: Annotated[int, Meta(description="Keys of the first scope (sliding window).", ge=0)] = 128
-    extra_topk: Annotated[int, Meta(description="Keys of the second scope; 0 without one.", ge=0)] = 512
-    queries_per_request: Annotated[int, Meta(ge=1)] = 1
+    topk: Annotated[int, Meta(description="Keys that the indexer picks for each query.", ge=0)] = 512
+    window: Annotated[
+        int, Meta(description="Keys of the sliding window, attended beside them; 0 for none.", ge=0)
+    ] = 128
+    queries: Annotated[
+        int, Meta(description="Queries per request: 2 to 4 for speculative verification.", ge=1, le=4)
+    ] = 1
     num_splits: (
         Annotated[int, Meta(description="Fixes the split count; searched if absent.", ge=1)] | None
     ) = None
@@ -204,6 +208,8 @@ class PlanResult(Struct, frozen=True, kw_only=True):
     predicted_us: float
     body_us: float
     combine_us: float
+    model: str
+    """Where the time model's coefficients were measured."""
 
 
 class Scale(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -193,15 +193,17 @@ def audit(asked: r.Audit) -> AuditReport:
 
 def plan(asked: r.Plan) -> r.PlanResult:
     """The cheapest launch of the decode attention kernel by its time model."""
-    from wavewise.attention.plan import DecodeShape, plan_decode
+    from wavewise.attention.plan import DecodeShape, plan_decode, shipped_coefficients
 
     spec = catalogue(None).find(asked.gpu)
+    # The window is the first scope where there is one, as the kernels count them.
+    first, second = (asked.window, asked.topk) if asked.window else (asked.topk, 0)
     shape = DecodeShape(
         batch=asked.batch,
         heads=asked.heads,
-        topk=asked.topk,
-        extra_topk=asked.extra_topk,
-        queries_per_request=asked.queries_per_request,
+        topk=first,
+        extra_topk=second,
+        queries_per_request=asked.queries,
     )
     found = plan_decode(shape, None, spec, num_splits=asked.num_splits)
     return r.PlanResult(
@@ -216,6 +218,7 @@ def plan(asked: r.Plan) -> r.PlanResult:
         predicted_us=found.predicted_us,
         body_us=found.body_us,
         combine_us=found.combine_us,
+        model=shipped_coefficients().source,
     )
 
 
