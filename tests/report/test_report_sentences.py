@@ -84,6 +84,25 @@ def test_a_falling_batch_has_a_reason_instead_of_a_row() -> None:
     assert second.startswith("Of the recorded 131 ms the GPU is busy 46 %; step boundaries (host time) 54 %")
 
 
+def test_many_traces_without_a_row_do_not_drown_the_verdict() -> None:
+    traces = tuple(
+        msgspec.structs.replace(build.falling(), path=f"run/falling-{index}.json") for index in range(30)
+    )
+    findings = Findings(traces=traces)
+    assert len(verdict(findings)) == 4
+    assert "28 further traces have no decode row either." in verdict(findings)
+    decode = next(section for section in compose(findings).sections if section.name == "decode")
+    assert len(decode.sentences) == 28
+
+
+def test_operations_of_no_length_divide_by_nothing() -> None:
+    nothing = Summary(median=0.0, p10=0.0, p90=0.0)
+    point = msgspec.structs.replace(
+        build.point(64, 0), step_ms=nothing, gpu_span_ms=nothing, busy_ms=nothing, boundary_ms=nothing
+    )
+    assert "100.0 % busy" in text_of(msgspec.structs.replace(only(64), operating_points=(point,)))
+
+
 def test_an_unsafe_idle_split_yields_no_conclusion() -> None:
     idle = Idle(
         intra_replay_ns=10, intra_step_ns=0, step_boundary_ns=18_000_000, inter_burst_ns=0,

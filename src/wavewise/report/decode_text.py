@@ -108,8 +108,8 @@ def _step_cells(view: PointView, contexts: bool) -> tuple[Cell, ...]:
         _median(figures.gpu_span_ms),
         _median(figures.busy_ms),
         number(
-            figures.busy_ms.median / figures.gpu_span_ms.median,
-            format_share(figures.busy_ms.median / figures.gpu_span_ms.median),
+            view.busy_share,
+            format_share(view.busy_share),
         ),
         _median(figures.sum_ms),
         number(view.boundary_ms, amount(max(0.0, view.boundary_ms))),

@@ -44,6 +44,12 @@ class PointView:
         return self.figures.batch_size or self.figures.bucket or 0
 
     @property
+    def busy_share(self) -> float:
+        """Share of the span in which an operation runs; an empty span (operations of no length) is all busy."""
+        span = self.figures.gpu_span_ms.median
+        return self.figures.busy_ms.median / span if span else 1.0
+
+    @property
     def replay(self) -> bool:
         """Whether a step replays a graph (else "replay" figures are the whole step's)."""
         return any(row.replay_operations_per_step > 0 for row in self.rows)

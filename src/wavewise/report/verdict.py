@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from wavewise.findings import FamilyRow, Findings
 from wavewise.report.points import PointView, labels_in_short, main_point, points, thinned
 from wavewise.report.section import code, listing
-from wavewise.report.words import family_words, ms, percent, short_kernel, short_path, us
+from wavewise.report.words import family_words, ms, percent, plural, short_kernel, short_path, us
 from wavewise.units import NS_PER_MS
 
 LITTLE_WAITING = 0.03
 """Below this share of the step the GPU "hardly waits": a saving of that size drowns in step-to-step noise."""
+
+MOST_REASONS = 2
+"""Traces without a decode row that the verdict names; the section on decode steps names all."""
 
 HELPERS = (
     ("attention_schedule", ("attention_split", "attention"), "computes the schedule for"),
@@ -45,7 +48,10 @@ def verdict(findings: Findings) -> tuple[str, ...]:
     views = points(findings)
     main = main_point(views)
     if main is None:
-        return (*no_decode(findings), *_waiting_of_windows(findings))
+        reasons = no_decode(findings)
+        left = len(reasons) - MOST_REASONS
+        further = (f"{plural(left, 'further trace has', 'further traces have')} no decode row either.",)
+        return (*reasons[:MOST_REASONS], *(further if left > 0 else ()), *_waiting_of_windows(findings))
     return (cost(main, alone=len(views) == 1), dominant(main, findings), waiting(main, findings))
 
 
@@ -57,7 +63,7 @@ def cost(point: PointView, alone: bool) -> str:
     if figures.batch_size is None:
         largest += " (no marker says the batch size; it is assumed constant)"
     opening = f"At {point.label}{largest} a decode step takes {ms(figures.step_ms.median)} ({point.basis})"
-    busy = percent(figures.busy_ms.median / figures.gpu_span_ms.median)
+    busy = percent(point.busy_share)
     span = ms(figures.gpu_span_ms.median)
     if not point.replay:
         return f"{opening}; its GPU work spans {span} without a graph replay and keeps the GPU {busy} busy."
@@ -101,8 +107,8 @@ def waiting(point: PointView, findings: Findings) -> str:
         reason = unsafe[0].idle.unsafe_reason or "records are missing"
         return f"Where the GPU waits cannot be said safely at {point.label}: {reason.rstrip('.')}."
     figures_text = (
-        f"step boundaries take {percent(boundary / step)} of a step at {point.label} ({ms(boundary)}), "
-        f"gaps inside the {point.unit} {percent(inside / step)} ({ms(inside)})"
+        f"step boundaries take {_share(boundary, step)} of a step at {point.label} ({ms(boundary)}), "
+        f"gaps inside the {point.unit} {_share(inside, step)} ({ms(inside)})"
     )
     requests = _for_requests(findings)
     if boundary + inside < LITTLE_WAITING * step:
@@ -214,7 +220,7 @@ def point_sentence(point: PointView) -> str:
     figures = point.figures
     total = point.family_sum_us
     ranked = sorted(figures.families, key=lambda row: -row.sum_us_per_step)[:3]
-    busy = percent(figures.busy_ms.median / figures.gpu_span_ms.median)
+    busy = percent(point.busy_share)
     sentence = (
         f"At {point.label} a {point.unit} takes {ms(figures.gpu_span_ms.median)} ({point.basis}) "
         f"and is {busy} busy"
@@ -229,6 +235,10 @@ def point_sentence(point: PointView) -> str:
             f"kernel time ({us(first.sum_us_per_step)}){others}"
         )
     return f"{sentence}; the whole step takes {ms(figures.step_ms.median)}."
+
+
+def _share(part: float, whole: float) -> str:
+    return percent(part / whole if whole else 0.0)
 
 
 def _capital(text: str) -> str:
