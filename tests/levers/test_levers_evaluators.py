@@ -617,3 +617,14 @@ def test_buckets_of_speculating_steps_count_tokens_and_are_no_padding() -> None:
     speculation = judge("speculative-decoding", told)
     assert speculation.saving_us == 0.0
     assert "64 tokens already" in speculation.basis
+
+
+def test_the_shipped_planner_speaks_where_shape_and_gpu_are_known() -> None:
+    made = split_sweep()
+    kernels = tuple(
+        structs.replace(k, name="_mma_sparse_decode_split_kernel") for k in made.traces[0].kernels
+    )
+    sparse = structs.replace(made, traces=(structs.replace(made.traces[0], kernels=kernels),))
+    found = judge("wave-aware-splits", sparse, attended_scopes=(128, 512), heads_per_gpu=16)
+    assert "the shipped kernel's planner would launch" in found.evidence
+    assert "640 tokens" in found.evidence

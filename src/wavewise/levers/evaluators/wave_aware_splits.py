@@ -17,8 +17,7 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
         return nothing(f"no split attention kernel at {view.where}")
     if all(k.persistent for k in kernels):
         return nothing(
-            f"the split kernel's grid is the GPU's slots {kernels[0].grid}: planned for one wave already",
-            planned(kernels[0], view, spec) or "",
+            f"the split kernel's grid is the GPU's slots {kernels[0].grid}: planned for one wave already"
         )
     gain, parts, notes = 0.0, list[str](), list[str]()
     open_questions = 0
