@@ -1,11 +1,12 @@
 """What follows from the measurements: scaling, premise, ceilings, targets, telemetry, levers."""
 
+import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from wavewise.analysis.recordings import RecordedTelemetry
 from wavewise.analysis.settings import Settings
 from wavewise.ceilings import (
     ModelShape,
@@ -35,14 +36,16 @@ from wavewise.scaling import (
 _NO_CLEAN_STEP = "no decode step is clean"
 
 
-def conclude(measured: Findings, settings: Settings, gpus: Catalogue, telemetry: Path | None) -> Findings:
+def conclude(
+    measured: Findings, settings: Settings, gpus: Catalogue, telemetry: RecordedTelemetry | None
+) -> Findings:
     """Adds the conclusions.
 
     Args:
         measured: traces, notes and operating points.
         settings: what was asked.
         gpus: the catalogue.
-        telemetry: the telemetry file of a recording, used where the settings name none.
+        telemetry: the telemetry of a recording, used where the settings name none.
     """
     shape = _shape(measured, settings)
     stop = next((note.message for note in measured.notes if note.level == "stop"), None)
@@ -63,7 +66,11 @@ def conclude(measured: Findings, settings: Settings, gpus: Catalogue, telemetry:
         signature=_signature(settings, telemetry),
         **_targets(settings, model, sweep, limits, reason),
     )
-    levers = rank(found, ledger=load_ledger(settings.ledger), tried=settings.tried, known=settings.known)
+    known = settings.known
+    if known.gpus is None and settings.tensor_parallel is not None:
+        known = dataclasses.replace(known, gpus=settings.tensor_parallel)
+    ledger = load_ledger(settings.ledger)
+    levers = rank(found, ledger=ledger, tried=settings.tried, known=known, shape=shape)
     return replace(found, levers=levers or None, levers_reason=None if levers else _NO_CLEAN_STEP)
 
 
@@ -117,13 +124,14 @@ def _baseline(settings: Settings) -> Findings | None:
     return load_findings(settings.baseline) if settings.baseline else None
 
 
-def _signature(settings: Settings, recorded: Path | None) -> Signature | None:
+def _signature(settings: Settings, recorded: RecordedTelemetry | None) -> Signature | None:
     """What telemetry says. A file that the user names must be readable; a recording's own may be lost."""
     if settings.telemetry is not None:
         return signature(read_telemetry(settings.telemetry), power_limit_w=settings.power_limit_w)
     if recorded is None:
         return None
     try:
-        return signature(read_telemetry(recorded), power_limit_w=settings.power_limit_w)
+        samples = read_telemetry(recorded.file, recorded.decoding)
+        return signature(samples, power_limit_w=settings.power_limit_w)
     except InputError:
         return None

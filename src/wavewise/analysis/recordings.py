@@ -1,6 +1,7 @@
 """What a recording adds: the server's speed without the profiler, and its telemetry."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from wavewise.analysis.files import Source
@@ -21,14 +22,22 @@ def recorded_points(found: Iterable[Source], traces: Sequence[TraceFindings]) ->
     return tuple(points)
 
 
-def telemetry_of(found: Iterable[Source]) -> Path | None:
-    """The telemetry file of the one recording that the files come from; None without one, or with several."""
+@dataclass(frozen=True)
+class RecordedTelemetry:
+    """A recording's telemetry file, and when (Unix seconds) its largest batch decoded without the profiler."""
+
+    file: Path
+    decoding: tuple[tuple[float, float], ...]
+
+
+def telemetry_of(found: Iterable[Source]) -> RecordedTelemetry | None:
+    """The telemetry of the one recording that the files come from; None without one, or with several."""
     files = {
-        source.file.parent / source.run.telemetry.file
+        source.file.parent / source.run.telemetry.file: source.run.decode_windows
         for source in found
         if source.run is not None and source.run.telemetry.file is not None
     }
-    return files.pop() if len(files) == 1 else None
+    return RecordedTelemetry(*files.popitem()) if len(files) == 1 else None
 
 
 def _point(folder: Path, batch: Batch, traces: Sequence[TraceFindings]) -> RecordedPoint:
