@@ -77,3 +77,17 @@ def test_the_telemetry_covers_every_window() -> None:
 def test_nothing_of_the_example_is_secret() -> None:
     text = (EXAMPLE / "run.json").read_text()
     assert not re.search(r"api_key|Bearer|sk-|GPU-[0-9a-f]{8}", text)
+
+
+def test_the_telemetry_of_decoding_alone_tells_the_bottleneck() -> None:
+    """Over the whole recording prefill hides it: 100 % SM activity at full power."""
+    from wavewise.analysis import analyze
+    from wavewise.ceilings import read_telemetry, signature
+
+    run = read_run(EXAMPLE)
+    assert run is not None
+    assert len(run.decode_windows) == 2
+    found = analyze([EXAMPLE]).signature
+    assert found is not None
+    assert found.verdict == "bandwidth-bound"
+    assert signature(read_telemetry(EXAMPLE / "telemetry.csv")).verdict != "bandwidth-bound"

@@ -47,8 +47,13 @@ class TelemetrySample:
     dram: float | None = None
 
 
-def read_telemetry(path: Path) -> tuple[TelemetrySample, ...]:
-    """All samples of a telemetry file, in order.
+def read_telemetry(path: Path, within: Sequence[tuple[float, float]] = ()) -> tuple[TelemetrySample, ...]:
+    """The samples of a telemetry file, in order.
+
+    Args:
+        path: the file.
+        within: spans of Unix seconds; only samples in them count, where the file has the recorder's
+            `ts_unix_s` (a recording's telemetry holds its prefill too).
 
     Raises:
         InputError: it cannot be read, or holds no SM activity.
@@ -61,6 +66,8 @@ def read_telemetry(path: Path) -> tuple[TelemetrySample, ...]:
         rows = _rows(text)
     except csv.Error as error:
         raise InputError(f"telemetry {path}: {error}; {_HINT}") from error
+    if within and any("ts_unix_s" in row for row in rows):
+        rows = [row for row in rows if _in_spans(_number(row.get("ts_unix_s")), within)]
     samples = [sample for row in rows if (sample := _sample(row)) is not None]
     if not samples:
         raise InputError(f"telemetry {path}: no SM activity in it; {_HINT}")
@@ -118,6 +125,10 @@ def _sample(row: Mapping[str, str]) -> TelemetrySample | None:
         tensor=_share(values["tensor"]),
         dram=_share(values["dram"]),
     )
+
+
+def _in_spans(at: float | None, spans: Sequence[tuple[float, float]]) -> bool:
+    return at is not None and any(start <= at <= end for start, end in spans)
 
 
 def _first(row: Mapping[str, str], names: Sequence[str]) -> str | None:

@@ -7,6 +7,7 @@ clock is from it.
 from wavewise.findings.base import Result
 
 SCHEMA = "wavewise.run/1"
+_LOOK_BACK_S = 0.5
 
 
 class Latency(Result, frozen=True, kw_only=True):
@@ -226,6 +227,19 @@ class Run(Result, frozen=True, kw_only=True):
     telemetry: Telemetry
     clock: Clock
     client: dict[str, str] = {}  # noqa: RUF012 - msgspec copies a mutable default
+
+    @property
+    def decode_windows(self) -> tuple[tuple[float, float], ...]:
+        """When the largest recorded batch decoded without the profiler, in Unix seconds.
+
+        For reading telemetry: the rest of a recording is prefill, loading and waiting. NVML's utilisation
+        looks back over up to a second, so the first half second of each window is left out.
+        """
+        if not self.batches:
+            return ()
+        largest = max(self.batches, key=lambda batch: batch.batch_size)
+        windows = (largest.unprofiled, largest.after)
+        return tuple((window.start_unix_s + _LOOK_BACK_S, window.end_unix_s) for window in windows if window)
 
     def batch_of(self, trace_file: str) -> Batch | None:
         """The batch that a trace file of this folder (by its name) was recorded at."""
