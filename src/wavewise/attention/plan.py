@@ -81,6 +81,7 @@ class TimeModel:
         tile_latency_us: one tile, by a CTA that has its SM to itself.
         tile_sm_us: what one tile takes of an SM's throughput; CTAs that share the SM add these up.
         combine_us: a second, dependent launch.
+        combine_split_us: what each split adds to it, beside its bytes.
     """
 
     kernel: str
@@ -92,6 +93,7 @@ class TimeModel:
     tile_latency_us: float
     tile_sm_us: float
     combine_us: float
+    combine_split_us: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +266,7 @@ def predict_us(
     body = _body_us(ctas, head_blocks, gpu, resident, model, coefficients.rates)
     combine = 0.0
     if splits > 1:
-        combine = model.combine_us
+        combine = model.combine_us + splits * model.combine_split_us
         if gpu.memory_bytes_per_s is not None:
             moved = 2 * shape.queries * splits * shape.heads * HEAD_DIM * PARTIAL_BYTES
             combine += moved / (gpu.memory_bytes_per_s * coefficients.rates.partials) * 1e6
