@@ -13,7 +13,7 @@ import torch
 from wavewise.attention.configurations import SUPPORTED_HEADS, KernelConfig, footprints_for
 from wavewise.attention.launch import Problem, Scope, interpreted, launch_combine, launch_split
 from wavewise.attention.layout import HEAD_DIM, TOKEN_BYTES
-from wavewise.attention.plan import DecodePlan, DecodeShape, plan_decode
+from wavewise.attention.plan import MAX_SPLITS, DecodePlan, DecodeShape, plan_decode
 from wavewise.errors import InputError, UsageError
 from wavewise.hardware import GpuSpec, catalogue
 
@@ -337,7 +337,7 @@ def sparse_mla_decode(
         plan = plan_for(shape, q.device)
         config, num_splits = plan.config, num_splits or plan.num_splits
     _require(config.serves(heads), f"{config.id} does not serve {heads} heads")
-    _require(num_splits >= 1, f"{num_splits} splits: at least 1")
+    _require(1 <= num_splits <= MAX_SPLITS, f"{num_splits} splits: 1 to {MAX_SPLITS}")
     if pdl is None:
         pdl = q.device.type == "cuda" and torch.cuda.get_device_capability(q.device)[0] >= 9
     queries = batch * s_q

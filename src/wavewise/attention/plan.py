@@ -26,6 +26,9 @@ QUERY_BYTES = 2
 PARTIAL_BYTES = 2
 """Partials are bf16: half the combine's traffic, for about 5e-4 of relative error."""
 
+MAX_SPLITS = 32
+"""The combine holds a row of every split in registers at once: more do not fit."""
+
 Ints = NDArray[np.int64]
 
 
@@ -329,9 +332,11 @@ def plan_decode(
     for candidate, resident, limiter in _fitting(gpu, choices, shape):
         config = candidate.config
         tiles = tiles_of(shape, lengths, config.block_t)
-        most = max(1, int(tiles.max()))
+        most = min(MAX_SPLITS, max(1, int(tiles.max())))
         if num_splits is not None and not 1 <= num_splits <= most:
-            raise UsageError(f"{num_splits} splits: between 1 and the {most} tiles of the longest query")
+            raise UsageError(
+                f"{num_splits} splits: between 1 and {most} (tiles of the longest query, at most {MAX_SPLITS})"
+            )
         for splits in range(1, most + 1) if num_splits is None else (num_splits,):
             total, body, combine = predict_us(shape, tiles, splits, config, gpu, resident, figures)
             if best is not None and total >= best.predicted_us:
