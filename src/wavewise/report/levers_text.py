@@ -44,7 +44,7 @@ def headlines(findings: Findings) -> tuple[str, ...]:
         return ()
     return (
         f"First lever: {first.title[0].lower()}{first.title[1:]}, {_saving(first)} "
-        f"({first.confidence} confidence, {first.risk} risk).",
+        f"({first.confidence or 'unknown'} confidence, {first.risk} risk).",
     )
 
 

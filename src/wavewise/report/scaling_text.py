@@ -125,7 +125,7 @@ def _fixed(value: float) -> str:
 
 def _interval(fit: Fit) -> str:
     if fit.slope_ms_per_request_95 is None:
-        return f" (no interval: {fit.interval_reason})"
+        return f" (no interval: {fit.interval_reason or 'not computed'})"
     low, high = fit.slope_ms_per_request_95
     return f" (95 %: {_fixed(low)} to {_fixed(high)})"
 
