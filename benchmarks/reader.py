@@ -4,7 +4,7 @@
 
 SOURCE is a trace in Kineto's own layout; MAKE_BIG_TRACE replicates it to the wanted size (any program that takes
 `IN OUT --gb N` and keeps the layout). Each run is a process of its own, start-up included; wall seconds are
-medians, memory is the peak of the resident sets of all its processes together, sampled every few milliseconds
+medians, processor seconds are those of all its processes, memory is the peak of the resident sets of all its processes together, sampled every few milliseconds
 (shared pages count in each, so the true figure is lower). Values are compared before anything is timed: a layout
 that does not give the same frames as the others is reported as wrong, not as fast.
 
@@ -15,9 +15,11 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -99,6 +101,13 @@ def main() -> None:
         row = {"layout": "json", "what": "wavewise analyze", **measure(command, given.runs, remove=out)}
         rows.append(row)
         print(json.dumps(row), flush=True)
+        alone = {
+            "layout": "nothing",
+            "what": "start-up alone",
+            **measure([sys.executable, "-c", "import wavewise.trace"], given.runs),
+        }
+        rows.append(alone)
+        print(json.dumps(alone), flush=True)
     peers: list[dict[str, object]] = []
     if given.peers:
         for name, code in (("HolisticTraceAnalysis", HTA), ("TraceLens", TRACELENS)):
@@ -191,24 +200,30 @@ def digest(path: Path) -> tuple[str, str]:
 def measure(command: list[str], runs: int, remove: Path | None = None) -> dict[str, object]:
     """Wall seconds and peak memory of `command`, over `runs` runs."""
     walls: list[float] = []
+    works: list[float] = []
     peaks: list[float] = []
     for _ in range(runs):
         if remove is not None:
             remove.unlink(missing_ok=True)
         start = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        peak = 0
-        while process.poll() is None:
-            peak = max(peak, sum(resident(pid) for pid in family(process.pid)))
-            time.sleep(0.005)
-        walls.append(time.perf_counter() - start)
-        peaks.append(peak / 2**20)
-        if process.returncode:
-            stderr = process.stderr.read().decode(errors="replace") if process.stderr else ""
-            return {"failed": stderr.strip()[-300:]}
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with tempfile.TemporaryFile() as stderr:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
+            peak = 0
+            while process.poll() is None:
+                peak = max(peak, sum(resident(pid) for pid in family(process.pid)))
+                time.sleep(0.005)
+            walls.append(time.perf_counter() - start)
+            peaks.append(peak / 2**20)
+            if process.returncode:
+                stderr.seek(0)
+                return {"failed": stderr.read().decode(errors="replace").strip()[-300:]}
+        now = resource.getrusage(resource.RUSAGE_CHILDREN)
+        works.append(now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime)
     return {
         "wall_s_median": round(statistics.median(walls), 3),
         "wall_s_all": [round(wall, 3) for wall in walls],
+        "processor_s_median": round(statistics.median(works), 3),
         "peak_mib": round(max(peaks)),
     }
 

@@ -1,7 +1,5 @@
 """The rows of one document as the frames of a Trace."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -26,11 +24,13 @@ _SHAPE_COLUMNS = [name for name in OPERATION_SCHEMA if name == "device" or name 
 class Frames:
     """The four frames of a Trace.
 
+    Takes the parts it is given out of their list, so that their memory is free before the frames take theirs.
+
     Attributes:
         operations, rejected, launches, markers: as in `Trace`.
     """
 
-    def __init__(self, parts: Sequence[Rows], tables: Tables, notes: Notes) -> None:
+    def __init__(self, parts: list[Rows], tables: Tables, notes: Notes) -> None:
         key, shape, start, duration, correlation, malformed = _joined(parts)
         kinds = np.fromiter((k[0] for k in tables.keys.values), np.int8, len(tables.keys.values))
         kind = kinds[key]
@@ -62,7 +62,7 @@ class Frames:
 Columns = tuple[Indices, Indices, Ints, Ints, Ints]
 
 
-def _joined(parts: Sequence[Rows]) -> tuple[Indices, Indices, Ints, Ints, Ints, npt.NDArray[np.bool_]]:
+def _joined(parts: list[Rows]) -> tuple[Indices, Indices, Ints, Ints, Ints, npt.NDArray[np.bool_]]:
     def join(name: str) -> npt.NDArray[np.generic]:
         return np.concatenate([getattr(part, name) for part in parts])
 
@@ -71,9 +71,11 @@ def _joined(parts: Sequence[Rows]) -> tuple[Indices, Indices, Ints, Ints, Ints, 
     for part in parts:
         malformed[[offset + row for row in part.malformed]] = True
         offset += len(part)
-    return (
+    joined = (
         join("key"), join("shape"), join("start"), join("duration"), join("correlation"), malformed,
-    )  # type: ignore[return-value]  # fmt: skip
+    )  # fmt: skip
+    parts.clear()
+    return joined  # type: ignore[return-value]
 
 
 def _lanes(tables: Tables) -> Ints:

@@ -54,6 +54,7 @@ def read_kineto(path: str, limits: Limits, progress: Progress | None = None) -> 
     finally:
         text.close()
     documents = list(_assemble(path, head, layout, results, limits, tables))
+    del results  # the documents hold the rows now, and give them up as they become frames
     documents[0].notes.update(packing)
     return _traces(path, documents, tables)
 
@@ -136,8 +137,9 @@ def _traces(path: str, documents: list[Document], tables: Tables) -> list[Trace]
     without_gpu = 0
     events = 0
     for document in documents:
-        events += sum(part.events for part in document.parts)
-        trace = _trace(path, len(traces) + without_gpu, document, tables)
+        count = sum(part.events for part in document.parts)
+        events += count
+        trace = _trace(path, len(traces) + without_gpu, count, document, tables)
         if trace is None:
             without_gpu += 1
         else:
@@ -153,7 +155,7 @@ def _traces(path: str, documents: list[Document], tables: Tables) -> list[Trace]
     return traces
 
 
-def _trace(path: str, number: int, document: Document, tables: Tables) -> Trace | None:
+def _trace(path: str, number: int, events: int, document: Document, tables: Tables) -> Trace | None:
     notes = document.notes
     note_losses(document.header, notes)
     frames = Frames(document.parts, tables, notes) if document.parts else None
@@ -171,7 +173,7 @@ def _trace(path: str, number: int, document: Document, tables: Tables) -> Trace 
         markers=frames.markers,
         devices=devices,
         warnings=notes.warnings(),
-        events_read=sum(part.events for part in document.parts),
+        events_read=events,
         salvaged=notes.salvaged,
         rank=rank_of(document.header),
         metadata=metadata_of(document.header),
