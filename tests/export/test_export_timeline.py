@@ -169,13 +169,21 @@ def test_protobuf_holds_the_same_slices(made: Process) -> None:
 
     parsed = protos.Trace()
     parsed.ParseFromString(perfetto_trace([made]))
-    names, tracks, parents, open_slices = {}, {}, {}, defaultdict(list)
+    names, keys, values, categories = {}, {}, {}, {}
+    tracks, parents, open_slices = {}, {}, defaultdict(list)
     found: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    said: dict[str, list[tuple[int, str, str, list[tuple[str, object]]]]] = defaultdict(list)
     reached: dict[int, int] = {}
     for packet in parsed.packet:
         assert packet.trusted_packet_sequence_id
         for entry in packet.interned_data.event_names:
             names[entry.iid] = entry.name
+        for entry in packet.interned_data.event_categories:
+            categories[entry.iid] = entry.name
+        for entry in packet.interned_data.debug_annotation_names:
+            keys[entry.iid] = entry.name
+        for entry in packet.interned_data.debug_annotation_string_values:
+            values[entry.iid] = entry.str.decode()
         if packet.HasField("track_descriptor"):
             tracks[packet.track_descriptor.uuid] = packet.track_descriptor.name
             parents[packet.track_descriptor.uuid] = packet.track_descriptor.parent_uuid
@@ -187,6 +195,14 @@ def test_protobuf_holds_the_same_slices(made: Process) -> None:
         stack = open_slices[event.track_uuid]
         if event.type == protos.TrackEvent.TYPE_SLICE_BEGIN:
             stack.append((names[event.name_iid], packet.timestamp))
+            notes = [
+                (keys[note.name_iid], values[note.string_value_iid])
+                if note.WhichOneof("value") == "string_value_iid"
+                else (keys[note.name_iid], getattr(note, note.WhichOneof("value")))
+                for note in event.debug_annotations
+            ]
+            (category,) = [categories[iid] for iid in event.category_iids]
+            said[tracks[event.track_uuid]].append((packet.timestamp, names[event.name_iid], category, notes))
         else:
             assert event.type == protos.TrackEvent.TYPE_SLICE_END
             name, start = stack.pop()
@@ -195,6 +211,15 @@ def test_protobuf_holds_the_same_slices(made: Process) -> None:
     assert sum(parent == 0 for parent in parents.values()) == 1
     for each in made.tracks:
         assert sorted(found[each.name]) == sorted((p.name, p.start_ns, p.duration_ns) for p in each.slices)
+        assert said[each.name] == [
+            (
+                p.start_ns,
+                p.name,
+                p.category,
+                [(key, value) for key, value in p.arguments.items() if value is not None],
+            )
+            for p in each.slices
+        ]
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 25)), max_size=25))

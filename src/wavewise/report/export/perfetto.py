@@ -26,12 +26,9 @@ def perfetto_trace(processes: Sequence[Process]) -> bytes:
             "a .pftrace needs the perfetto package: pip install 'wavewise[perfetto]', or name a .json file"
         ) from None
     builder = TraceProtoBuilder()
-    names = _interned(processes)
     first = _packet(builder)
     first.sequence_flags = protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-    for name, iid in names.items():
-        entry = first.interned_data.event_names.add()
-        entry.iid, entry.name = iid, name
+    words = _Words(first.interned_data)
     uuid = 0
     for process in processes:
         uuid += 1
@@ -54,24 +51,45 @@ def perfetto_trace(processes: Sequence[Process]) -> bytes:
                     event.type = protos.TrackEvent.TYPE_SLICE_END
                     continue
                 event.type = protos.TrackEvent.TYPE_SLICE_BEGIN
-                event.name_iid = names[piece.name]
-                event.categories.append(piece.category)
-                _annotate(event, piece)
+                event.name_iid = words.name(piece.name)
+                event.category_iids.append(words.category(piece.category))
+                _annotate(event, piece, words)
     return builder.serialize()
+
+
+class _Words:
+    """Numbers for texts: kernel names are long, and all words repeat in every step. Texts stand in the first packet."""
+
+    def __init__(self, interned: Any) -> None:
+        self._interned = interned
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def name(self, text: str) -> int:
+        return self._number("event_names", "name", text)
+
+    def category(self, text: str) -> int:
+        return self._number("event_categories", "name", text)
+
+    def key(self, text: str) -> int:
+        return self._number("debug_annotation_names", "name", text)
+
+    def value(self, text: str) -> int:
+        return self._number("debug_annotation_string_values", "str", text)
+
+    def _number(self, table: str, field: str, text: str) -> int:
+        number = self._numbers.get((table, text))
+        if number is None:
+            number = self._numbers[table, text] = len(self._numbers) + 1
+            entry = getattr(self._interned, table).add()
+            entry.iid = number
+            setattr(entry, field, text.encode() if field == "str" else text)
+        return number
 
 
 def _packet(builder: Any) -> Any:
     packet = builder.add_packet()
     packet.trusted_packet_sequence_id = _SEQUENCE
     return packet
-
-
-def _interned(processes: Sequence[Process]) -> dict[str, int]:
-    """A number for each distinct name: kernel names are long and repeat in every step."""
-    names = dict.fromkeys(
-        piece.name for process in processes for track in process.tracks for piece in track.slices
-    )
-    return {name: iid for iid, name in enumerate(names, start=1)}
 
 
 def _edges(track: Track) -> Iterator[tuple[int, Slice | None]]:
@@ -86,12 +104,12 @@ def _edges(track: Track) -> Iterator[tuple[int, Slice | None]]:
         yield open_until.pop(), None
 
 
-def _annotate(event: Any, piece: Slice) -> None:
+def _annotate(event: Any, piece: Slice, words: _Words) -> None:
     for key, value in piece.arguments.items():
         if value is None:
             continue
         note = event.debug_annotations.add()
-        note.name = key
+        note.name_iid = words.key(key)
         if isinstance(value, bool):
             note.bool_value = value
         elif isinstance(value, int):
@@ -99,4 +117,4 @@ def _annotate(event: Any, piece: Slice) -> None:
         elif isinstance(value, float):
             note.double_value = value
         else:
-            note.string_value = value
+            note.string_value_iid = words.value(value)
