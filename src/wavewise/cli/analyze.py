@@ -1,6 +1,5 @@
 """`wavewise analyze`: traces in, findings out."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from wavewise.cli import options, output
 from wavewise.cli.labels import LabelledCommand, LabelOption, labels_of
-from wavewise.errors import UsageError, WavewiseError
+from wavewise.errors import UsageError
 
 if TYPE_CHECKING:
     from wavewise.findings import Findings
@@ -87,18 +86,15 @@ def analyze(
         tried=options.names(tried),
     )
     with output.progress_on_stderr() as progress:
-        findings = run(paths or [], settings=settings, progress=progress, unreadable=_name_on_stderr)
+        findings = run(paths or [], settings=settings, progress=progress, unreadable=output.name_left_out)
     if targets:
         output.write_files(_render(findings, targets, out))
         for _, path in targets:
             typer.echo(str(path))
         return
-    from rich.console import Console
-
     from wavewise.report import render_terminal
 
-    # A pipe has no width of its own; a hundred columns is what the report is laid out for.
-    render_terminal(findings, Console(width=None if sys.stdout.isatty() else 100, highlight=False))
+    render_terminal(findings, output.console())
 
 
 def _targets(*, out: Path | None, **single: Path | None) -> list[tuple[str, Path]]:
@@ -126,7 +122,3 @@ def _render(findings: "Findings", targets: list[tuple[str, Path]], out: Path | N
             beside = out is not None and path == out / REPORT
             files[path] = report.render_markdown(findings, drawn if beside else None).encode()
     return files
-
-
-def _name_on_stderr(_path: Path, error: WavewiseError) -> None:
-    print(f"wavewise: left out: {error}", file=sys.stderr)

@@ -2,13 +2,13 @@
 
 import datetime as dt
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wavewise.cli import output
 from wavewise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -178,7 +178,6 @@ def _statement(statement: "Entry | Claim") -> str:
 
 def _print_entries(entries: Sequence["Entry"]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -189,7 +188,7 @@ def _print_entries(entries: Sequence["Entry"]) -> None:
         platform = (entry.gpu, entry.interconnect, entry.model, entry.engine)
         holds = ", ".join(part for part in platform if part) or "not stated"
         table.add_row(entry.lever, verdict, entry.figure or "-", holds, entry.source)
-    Console(width=None if sys.stdout.isatty() else 120, highlight=False, markup=False).print(table)
+    output.console(width=120).print(table, markup=False)
 
 
 def _holds_on(entry: "Entry", gpu: str) -> bool:

@@ -9,7 +9,7 @@ import typer
 from wavewise.cli import options, output
 from wavewise.cli.json_option import STDOUT, JsonCommand, JsonOption
 from wavewise.cli.labels import LabelOption, labels_of
-from wavewise.errors import NothingToAnalyzeError, UsageError, WavewiseError
+from wavewise.errors import NothingToAnalyzeError, UsageError
 
 if TYPE_CHECKING:
     from wavewise.analysis import Settings
@@ -126,7 +126,7 @@ def _findings(paths: list[Path], settings: "Settings") -> "Findings":
     from wavewise.analysis import analyze
 
     with output.progress_on_stderr() as progress:
-        return analyze(paths, settings=settings, progress=progress, unreadable=_name_on_stderr)
+        return analyze(paths, settings=settings, progress=progress, unreadable=output.name_left_out)
 
 
 def _is_stored(path: Path) -> bool:
@@ -160,12 +160,11 @@ def _show(findings: "Findings", json: Path | None) -> None:
             output.write_files({json: data})
             typer.echo(str(json))
         return
-    from rich.console import Console
 
     from wavewise.report.levers_text import sections
     from wavewise.report.terminal import print_section
 
-    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    console = output.console()
     for section in sections(findings):
         print_section(section, console)
 
@@ -175,7 +174,3 @@ def _print_catalogue(catalogue: "Catalogue") -> None:
     for lever in catalogue:
         judged = "" if lever.evaluator is not None else " (by name only)"
         typer.echo(f"{lever.id:{width}}  {lever.title}{judged}")
-
-
-def _name_on_stderr(_path: Path, error: WavewiseError) -> None:
-    print(f"wavewise: left out: {error}", file=sys.stderr)

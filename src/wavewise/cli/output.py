@@ -1,4 +1,4 @@
-"""What commands share: writing files safely, and progress on stderr."""
+"""What commands share: the console, writing files safely, progress and left-out files on stderr."""
 
 import contextlib
 import os
@@ -7,11 +7,30 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wavewise.errors import InputError, UsageError
+from wavewise.errors import InputError, UsageError, WavewiseError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPE_WIDTH = 100
+"""A pipe has no width of its own; a hundred columns is what reports are laid out for."""
 
 _QUIET_S = 1.0
 """Work shorter than this shows no progress."""
+
+
+def console(width: int = PIPE_WIDTH) -> "Console":
+    """Standard output for a report: as wide as the terminal, `width` and plain in a pipe."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else width, highlight=False)
+
+
+def name_left_out(_path: Path, error: WavewiseError) -> None:
+    """Names a file of a folder that could not be read on stderr; the rest is analysed."""
+    print(f"wavewise: left out: {error}", file=sys.stderr)
 
 
 def refuse_existing(paths: Iterable[Path], force: bool) -> None:

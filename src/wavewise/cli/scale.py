@@ -9,7 +9,7 @@ import typer
 from wavewise.cli import options, output
 from wavewise.cli.json_option import STDOUT, JsonCommand, JsonOption
 from wavewise.cli.labels import LabelOption, labels_of
-from wavewise.errors import NothingToAnalyzeError, WavewiseError
+from wavewise.errors import NothingToAnalyzeError
 
 if TYPE_CHECKING:
     from wavewise.findings import Findings
@@ -68,7 +68,7 @@ def scale(
     if json is not None and json != STDOUT:
         output.refuse_existing([json], force)
     with output.progress_on_stderr() as progress:
-        findings = run(paths or [], settings=settings, progress=progress, unreadable=_name_on_stderr)
+        findings = run(paths or [], settings=settings, progress=progress, unreadable=output.name_left_out)
     if findings.scaling is None and not findings.context_scaling and findings.throughput_target is None:
         raise NothingToAnalyzeError(f"nothing to scale: {findings.scaling_reason or 'no clean decode steps'}")
     _show(findings, json)
@@ -83,10 +83,4 @@ def _show(findings: "Findings", json: Path | None) -> None:
         output.write_files({json: answer_json(findings)})
         typer.echo(str(json))
     else:
-        from rich.console import Console
-
-        print_answer(findings, Console(width=None if sys.stdout.isatty() else 100, highlight=False))
-
-
-def _name_on_stderr(_path: Path, error: WavewiseError) -> None:
-    print(f"wavewise: left out: {error}", file=sys.stderr)
+        print_answer(findings, output.console())

@@ -127,11 +127,10 @@ def _show(found: "Swept", json: Path | None, passages: bool) -> None:
             sys.stdout.write(data.decode())
             return
         output.write_files({json: data})
-    from rich.console import Console
 
     from wavewise.report.sweep_text import sections
     from wavewise.report.terminal import print_section
 
-    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    console = output.console()
     for section in sections(found, passages=passages):
         print_section(section, console)
