@@ -9,3 +9,4 @@ from wavewise.trace.model import TraceWarning as TraceWarning
 from wavewise.trace.read import Progress as Progress
 from wavewise.trace.read import find_traces as find_traces
 from wavewise.trace.read import read as read
+from wavewise.trace.source import Limits as Limits

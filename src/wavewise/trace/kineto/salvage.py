@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from wavewise.trace.kineto.events import CATEGORIES, Event, RowBuilder, Rows, Tables
+from wavewise.trace.kineto.events import CATEGORIES, LAUNCH, Event, RowBuilder, Rows, Tables
 from wavewise.trace.kineto.header import EVENT_LIST, Header, read_header
 from wavewise.trace.kineto.repair import repair, requote
 from wavewise.trace.kineto.typed import UNREADABLE, decode_event
@@ -28,9 +28,11 @@ _END = re.compile(
 )
 _LIST_END = re.compile(rb'\]\s*(?=,\s*"|\}|\[|\{|\Z)')
 _DOCUMENT_END = re.compile(rb"\}(?=\s*(?:[\{\[]|\Z))")
+_DOCUMENT_START = re.compile(rb"\s*[\[{]")
 _TRIES = 64  # ends tried for one event: a list of objects among its arguments can look like events
 _REPAIRS = 4  # of these, tried once more after mending
-_INNER_TRIES = 64  # closing braces within one event tried as its end
+_INNER_DOCUMENT_START = re.compile(rb"\s*[\[{]")
+_TRIES = 64  # closing braces within one event tried as its end
 _FIELD = {
     name: re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*"|-?[\d.]+)' % name)
     for name in (b"ph", b"cat", b"ts", b"dur", b"pid", b"tid", b"correlation", b"device", b"stream")
@@ -207,19 +209,20 @@ class Salvager:
 
     def _rescue(self, piece: bytes) -> None:
         """Keeps the times and the correlation of an unreadable GPU record, so that its step can be told."""
-        found = {name: match[1] for name, field in _FIELD.items() if (match := field.search(piece))}
+        found = {
+            name: match[1]
+            for name, field in _FIELD.items()
+            if (match := field.search(piece)) and _decodes(match[1])
+        }
         category = found.get(b"cat", b"").strip(b'"').decode(errors="replace")
-        if found.get(b"ph") != b'"X"' or CATEGORIES.get(category, 9) > 2:
+        if found.get(b"ph") != b'"X"' or CATEGORIES.get(category, LAUNCH) >= LAUNCH:
             return
+        pid, tid = (decode_any(found[name]) if name in found else None for name in (b"pid", b"tid"))
         arguments = [
             b'"%b":%b' % (name, found[name])
             for name in (b"correlation", b"device", b"stream")
             if name in found
         ]
-        try:
-            pid, tid = (decode_any(found[name]) if name in found else None for name in (b"pid", b"tid"))
-        except UNREADABLE:
-            return
         event = Event(
             ph="X",
             cat=category,
@@ -243,13 +246,10 @@ class Salvager:
                     break
                 end = found.end()
                 tail = text[start + 1 : end]
-                if _is_tail(tail):
+                if _decodes(b'{"":0' + tail):
                     self._inside = False
                     return end, Joint(tail=tail)
-            if text[start + 1 : start + 65].lstrip()[:1] in (
-                b"[",
-                b"{",
-            ):  # a bare list, and the next document
+            if _DOCUMENT_START.match(text, start + 1):  # behind a bare list
                 self._inside = False
                 return start + 1, Joint(tail=b"")
             if not final:
@@ -294,9 +294,9 @@ def _requoted(piece: bytes, notes: Notes) -> bytes:
 decode_any = msgspec.json.Decoder().decode
 
 
-def _is_tail(tail: bytes) -> bool:
+def _decodes(text: bytes) -> bool:
     try:
-        decode_any(b'{"":0' + tail)
+        decode_any(text)
     except UNREADABLE:
         return False
     return True
