@@ -14,6 +14,7 @@ from wavewise.findings import (
     StepRow,
     Summary,
     TraceFindings,
+    Warning,
 )
 from wavewise.report.compose import compose
 from wavewise.report.fill_text import ranked, sentence, shortcomings
@@ -297,3 +298,22 @@ def test_every_engine_step_without_gpu_work_is_counted() -> None:
     step: StepRow = build.mixed().steps[4]
     assert step.kind == "idle"
     assert "1 engine step did no GPU work" in text_of(build.sweep_findings())
+
+
+def test_damage_says_first_which_conclusions_it_spoils() -> None:
+    lost = Warning(
+        code="lost_records", count=40, message="the profiler says that it lost 40 or more record(s).",
+        unsafe=("idle", "steps"),
+    )  # fmt: skip
+    events = msgspec.structs.replace(build.trace(64).events, warnings=(lost,))
+    findings = msgspec.structs.replace(
+        only(64, events=events), notes=(Note(level="info", code="a", message="first."),)
+    )
+    caution, note = compose(findings).notes
+    assert caution == (
+        "Caution: where the GPU waits and step times cannot be relied on in `context4k/bs064.json.gz`: "
+        "the profiler says that it lost 40 or more record(s)."
+    )
+    assert note == "Note: first."
+    assert verdict(findings)[2].startswith("Where the GPU waits cannot be said safely at batch 64")
+    assert "waits mostly for" not in text_of(findings)

@@ -17,6 +17,7 @@ from wavewise.report import (
     scaling_text,
     steps_text,
 )
+from wavewise.report.safety import cautions
 from wavewise.report.section import Cell, Report, Section, listing
 from wavewise.report.verdict import helper_sentences, no_decode, per_point, verdict
 from wavewise.report.words import engine_words, families_in_words, plural, printable
@@ -97,12 +98,14 @@ def title(findings: Findings) -> str:
 
 
 def notes(findings: Findings) -> tuple[str, ...]:
-    """What must be known before the numbers, most severe first."""
+    """What must be known before the numbers, most severe first; what damage makes unsafe among it."""
     words = {"stop": "Stop", "caution": "Caution", "info": "Note"}
     ranked = sorted(
         findings.notes, key=lambda note: LEVELS.index(note.level) if note.level in LEVELS else len(LEVELS)
     )
-    return tuple(f"{words.get(note.level, 'Note')}: {note.message}" for note in ranked)
+    lines = [f"{words.get(note.level, 'Note')}: {note.message}" for note in ranked]
+    stops = sum(line.startswith(f"{words['stop']}:") for line in lines)
+    return (*lines[:stops], *cautions(findings), *lines[stops:])
 
 
 def summary(findings: Findings) -> tuple[str, ...]:

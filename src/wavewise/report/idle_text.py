@@ -3,6 +3,7 @@
 from collections import Counter
 
 from wavewise.findings import Findings, StepRow, TraceFindings
+from wavewise.report.safety import idle_unsafe
 from wavewise.report.section import Cell, Column, Section, Table, code, listing, number
 from wavewise.report.verdict import NO_STEPS
 from wavewise.report.words import amount, ms, percent, plural, short_path
@@ -56,7 +57,7 @@ def sections(findings: Findings) -> tuple[Section, ...]:
 
 def answer(trace: TraceFindings) -> str:
     """What the GPU of one trace waits for, in a word or two for a table."""
-    if not trace.idle.safe:
+    if idle_unsafe(trace):
         return "not safe"
     if trace.window_ns <= 0 or trace.idle.total_ns < 0.03 * trace.window_ns:
         return "hardly waits"
@@ -110,7 +111,7 @@ def stall_sentences(findings: Findings) -> tuple[str, ...]:
 
 
 def _overall(findings: Findings) -> list[str]:
-    safe = [trace for trace in findings.traces if trace.idle.safe and trace.window_ns > 0]
+    safe = [trace for trace in findings.traces if not idle_unsafe(trace) and trace.window_ns > 0]
     if len(safe) <= 3:
         return [f"{code(short_path(trace.path))}: {_split([trace])}" for trace in safe]
     waits = Counter(answer(trace) for trace in safe)
@@ -146,10 +147,10 @@ def _split(traces: list[TraceFindings]) -> str:
 
 def _unsafe(findings: Findings) -> list[str]:
     return [
-        f"{code(short_path(trace.path))}: the split is not safe to conclude from, because "
-        f"{(trace.idle.unsafe_reason or 'records are missing').rstrip('.')}; its figures only add up."
+        f"{code(short_path(trace.path))}: the split is not safe to conclude from, because {reason}; "
+        "its figures only add up."
         for trace in findings.traces
-        if not trace.idle.safe
+        if (reason := idle_unsafe(trace))
     ]
 
 
@@ -171,7 +172,7 @@ def _table(findings: Findings) -> Table:
         cells = [Cell(code(short_path(trace.path)), hover=trace.path), *device]
         cells += [_cell(trace.window_ns), _cell(trace.busy_ns)]
         cells += [_cell(getattr(trace.idle, part)) for part, _, _ in parts]
-        cells.append(Cell(answer(trace), hover=trace.idle.unsafe_reason))
+        cells.append(Cell(answer(trace), hover=idle_unsafe(trace)))
         rows.append(tuple(cells))
     return Table(
         name="idle",

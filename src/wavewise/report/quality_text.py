@@ -5,17 +5,11 @@ from collections import Counter
 
 from wavewise.findings import Findings, TraceFindings
 from wavewise.report.points import points
+from wavewise.report.safety import CONCLUSIONS
 from wavewise.report.section import Cell, Column, Section, Table, code, listing, number
 from wavewise.report.steps_text import EVIDENCE
 from wavewise.report.words import amount, engine_words, percent, plural, printable, short_path
 from wavewise.units import NS_PER_MS, format_share
-
-CONCLUSIONS = {
-    "idle": "where the GPU waits",
-    "steps": "step times",
-    "kernels": "kernel times",
-    "occupancy": "residency and waves",
-}
 
 
 def sections(findings: Findings) -> tuple[Section, ...]:
@@ -27,7 +21,6 @@ def sections(findings: Findings) -> tuple[Section, ...]:
             title="Data quality",
             sentences=(
                 *_losses(findings),
-                *_unsafe(findings),
                 *_coverage(findings),
                 *_assumptions(findings),
             ),
@@ -49,19 +42,6 @@ def _losses(findings: Findings) -> list[str]:
         more = f" and {len(salvaged) - 5} more" if len(salvaged) > 5 else ""
         sentences.append(f"Salvaged from damaged files: {listing(names)}{more}.")
     return sentences
-
-
-def _unsafe(findings: Findings) -> list[str]:
-    found: dict[str, Counter[str]] = {}
-    for trace in findings.traces:
-        for warning in trace.events.warnings:
-            for conclusion in warning.unsafe:
-                found.setdefault(conclusion, Counter())[warning.code] += 1
-    return [
-        f"Not safe to conclude from: {CONCLUSIONS.get(conclusion, conclusion)}, because of "
-        f"{listing([code(name) for name in sorted(codes)])}."
-        for conclusion, codes in found.items()
-    ]
 
 
 def _coverage(findings: Findings) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from wavewise.findings import FamilyRow, Findings
 from wavewise.report.points import PointView, labels_in_short, main_point, points, thinned
+from wavewise.report.safety import idle_unsafe
 from wavewise.report.section import code, listing
 from wavewise.report.words import family_words, ms, percent, plural, short_kernel, short_path, us
 from wavewise.units import NS_PER_MS
@@ -102,10 +103,9 @@ def waiting(point: PointView, findings: Findings) -> str:
     step = figures.step_ms.median
     boundary = max(0.0, point.boundary_ms)
     inside = max(0.0, figures.gpu_span_ms.median - figures.busy_ms.median)
-    unsafe = [findings.traces[index] for index in point.traces if not findings.traces[index].idle.safe]
+    unsafe = [reason for index in point.traces if (reason := idle_unsafe(findings.traces[index]))]
     if unsafe:
-        reason = unsafe[0].idle.unsafe_reason or "records are missing"
-        return f"Where the GPU waits cannot be said safely at {point.label}: {reason.rstrip('.')}."
+        return f"Where the GPU waits cannot be said safely at {point.label}: {unsafe[0]}."
     figures_text = (
         f"step boundaries take {_share(boundary, step)} of a step at {point.label} ({ms(boundary)}), "
         f"gaps inside the {point.unit} {_share(inside, step)} ({ms(inside)})"
@@ -118,7 +118,7 @@ def waiting(point: PointView, findings: Findings) -> str:
 
 
 def _for_requests(findings: Findings) -> str:
-    safe = [trace for trace in findings.traces if trace.idle.safe and trace.window_ns > 0]
+    safe = [trace for trace in findings.traces if not idle_unsafe(trace) and trace.window_ns > 0]
     window = sum(trace.window_ns for trace in safe)
     burst = sum(trace.idle.inter_burst_ns for trace in safe)
     if not window or not burst:
@@ -129,7 +129,7 @@ def _for_requests(findings: Findings) -> str:
 
 
 def _waiting_of_windows(findings: Findings) -> tuple[str, ...]:
-    safe = [trace for trace in findings.traces if trace.idle.safe and trace.window_ns > 0]
+    safe = [trace for trace in findings.traces if not idle_unsafe(trace) and trace.window_ns > 0]
     window = sum(trace.window_ns for trace in safe)
     if not window:
         return ()

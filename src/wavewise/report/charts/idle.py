@@ -7,6 +7,7 @@ import altair as alt
 from wavewise.findings import Findings
 from wavewise.report.charts.chart import REST, Picture, Series, color, hidden_parameter, hideable
 from wavewise.report.idle_text import PARTS
+from wavewise.report.safety import idle_unsafe
 from wavewise.report.words import percent, short_path
 from wavewise.units import NS_PER_MS
 
@@ -41,7 +42,7 @@ def idle(findings: Findings) -> Picture | None:
                 "share": length / trace.window_ns,
                 "ms": length / NS_PER_MS,
                 "order": order,
-                "note": "" if trace.idle.safe else trace.idle.unsafe_reason or "not safe to conclude from",
+                "note": idle_unsafe(trace) or "",
             }
             for order, (part, length) in enumerate(parts.items())
             if length
