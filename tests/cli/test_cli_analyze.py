@@ -150,7 +150,7 @@ def test_a_closed_pipe_ends_quietly() -> None:
         (("analyze", "--gpuz", "x"), "--gpuz"),
         (("nonsense",), "nonsense"),
         (("waves", "--gpu", "h200", "--grid"), "--grid"),
-        (("plan-attention", "--batch", "many"), "many"),
+        (("plan-attention", "--gpu", "h200", "--batch", "many"), "many"),
     ],
 )
 def test_wrong_arguments_are_one_line(arguments: tuple[str, ...], says: str) -> None:
