@@ -50,6 +50,7 @@ class Faults:
     no_metrics: bool = False
     others: int = 0  # requests of someone else
     slower_after_profile: float = 1.0
+    bare: bool = False  # no /v1/models, and 404 for every OPTIONS
 
 
 @dataclass
@@ -302,6 +303,8 @@ def openai_app(fake: Fake, owner: str) -> Starlette:
     async def metrics(request: Request) -> Response:
         if refused := fake.refuse(request, guarded=False):
             return refused
+        if owner == "someone":
+            return JSONResponse({"detail": "Not Found"}, 404)
         running, waiting = fake.gauge + fake.faults.others, len(fake.waiting)
         if owner == "tensorrt_llm":
             stats = [{"iter": fake.step_count, "numActiveRequests": running, "numQueuedRequests": waiting}]
@@ -525,18 +528,29 @@ def _lifespan(fake: Fake):
     return run
 
 
+class Bare:
+    """ASGI in front of a fake: a dispatcher that knows neither /v1/models nor OPTIONS."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._app = app
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] == "http" and (scope["method"] == "OPTIONS" or scope["path"] == "/v1/models"):
+            await PlainTextResponse("nothing here", status_code=404)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
 class Running:
     """A fake server on a port of its own, in a thread of this process."""
 
     def __init__(self, fake: Fake, **tls: str) -> None:
         owners = {"vllm": "vllm", "tensorrt-llm": "tensorrt_llm", "openai": "someone"}
-        app = (
-            sglang_app(fake) if fake.engine == "sglang" else plain_app(fake) if fake.engine == "web" else None
-        )
+        make = {"sglang": sglang_app, "web": plain_app}.get(fake.engine)
+        app = make(fake) if make else openai_app(fake, owners[fake.engine])
+        asgi = Bare(app) if fake.faults.bare else app
         self.fake = fake
-        config = uvicorn.Config(
-            app or openai_app(fake, owners[fake.engine]), port=0, log_level="critical", lifespan="on", **tls
-        )
+        config = uvicorn.Config(asgi, port=0, log_level="critical", lifespan="on", **tls)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 

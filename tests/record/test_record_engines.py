@@ -172,3 +172,12 @@ def test_the_request_rate_is_kept(serve, tmp_path: Path) -> None:
     assert run is not None
     # The fifth request starts 4 / 20 s behind the first: the whole batch cannot decode sooner.
     assert batch.unprofiled.start_unix_s - run.started_unix_s > 0.2
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_bare_server_is_known_by_what_it_has(serve, tmp_path: Path, engine: str) -> None:
+    """Only the routes that a recording cannot do without; no list of models, nothing for OPTIONS."""
+    server = serve(engine, Faults(bare=True))
+    run = run_recording(server, tmp_path / "run", batches=(2,))
+    assert (run.server.engine, run.server.profiler) == (engine, None)
+    assert run.batches[0].held is True

@@ -344,6 +344,20 @@ def test_what_a_cut_gzip_stream_still_holds_is_seen(tmp_path: Path) -> None:
     assert 100 < step.steps < 400
 
 
+@pytest.mark.parametrize(
+    "order", [("cat", "name"), ("name", "cat"), ("cat", "ph", "name"), ("name", "ph", "cat")]
+)
+def test_markers_in_any_order_of_their_keys(tmp_path: Path, order: tuple[str, ...]) -> None:
+    rows = []
+    for category in ("user_annotation", "gpu_user_annotation"):
+        event = {"cat": category, "name": "step[DECODE bs=4]", "ph": "X"}
+        rows += [{key: event[key] for key in order} | {"ts": 1}] * 3
+    (tmp_path / "a.json").write_text(json.dumps({"traceEvents": rows}))
+    assert [(s.kind, s.batch_size, s.steps) for s in traces.inspect(tmp_path / "a.json", "a").steps] == [
+        ("decode", 4, 3)
+    ]
+
+
 def test_gzip_members_one_after_the_other_are_one_trace(tmp_path: Path) -> None:
     text = gzip.decompress(trace_bytes("vllm", [(0, 8)] * 20))
     half = len(text) // 2

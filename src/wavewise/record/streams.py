@@ -111,6 +111,7 @@ class _Connection(asyncio.Protocol):
     def _event(self, payload: bytes, now: float) -> None:
         stream = self._stream
         if payload == b"[DONE]":
+            self._end(f"finished ({stream.finish or 'no reason given'})")
             return
         event = self._read(payload)
         if event is None:

@@ -20,7 +20,11 @@ _OVERLAP = 512  # longer than any marker or key that is looked for
 _SETTLE_S = 1.0
 _GZIP = 31  # zlib's window bits for a gzip header and trailer
 
-_ANNOTATION = re.compile(rb'"cat":\s*"user_annotation",\s*"name":\s*"([^"\\]{1,256})"')
+# Kineto writes ph, cat, name; tools that rewrite traces may put the name first.
+_ANNOTATION = re.compile(
+    rb'"cat":\s*"user_annotation",\s*(?:"ph":\s*"X",\s*)?"name":\s*"([^"\\]{1,256})"'
+    rb'|"name":\s*"([^"\\]{1,256})",\s*(?:"ph":\s*"X",\s*)?"cat":\s*"user_annotation"'
+)
 _KERNEL = re.compile(rb'"cat":\s*"kernel"')
 _BASE_TIME = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)[^\d]')
 # vLLM: execute_context_A(T)_generation_B(N), long form execute_N_context_A(sq..)_generation_B(sq..).
@@ -108,7 +112,7 @@ def inspect(file: Path, name: str) -> TraceFile:
             gpu = gpu or _KERNEL.search(window) is not None
             for match in _ANNOTATION.finditer(window):
                 if match.end() > start:  # not already seen at the end of the window before
-                    _count(match.group(1), vllm, sglang)
+                    _count(match.group(1) or match.group(2), vllm, sglang)
             if base is None and (found := _BASE_TIME.search(window)):
                 base = int(found.group(1))
             last = window[-64:]

@@ -7,6 +7,7 @@ from wavewise.record.engines.base import Engine as Engine
 from wavewise.record.engines.openai import OpenAi, TensorRtLlm, model_cards
 from wavewise.record.engines.sglang import Sglang, server_info
 from wavewise.record.engines.vllm import Vllm
+from wavewise.record.metrics import parse_metrics
 
 ENGINES: dict[str, type[Engine]] = {kind.name: kind for kind in (Vllm, Sglang, TensorRtLlm, OpenAi)}
 _OWNERS = {"vllm": Vllm, "sglang": Sglang, "tensorrt_llm": TensorRtLlm}  # `owned_by` in /v1/models
@@ -34,6 +35,8 @@ async def connect(client: Client, engine: str) -> Engine:
             return _OWNERS[card["owned_by"]](client)
     if await server_info(probe) is not None:
         return Sglang(client)
+    if by_metrics := await _by_metrics(client):
+        return by_metrics(client)
     if cards:
         return probe
     health = await client.ask("GET", "/health")
@@ -46,3 +49,12 @@ async def connect(client: Client, engine: str) -> Engine:
         "/v1/models, no /server_info); is the port right? --engine skips this "
         "check"
     )
+
+
+async def _by_metrics(client: Client) -> type[Engine] | None:
+    """The engine whose gauges /metrics shows, for a server behind a front end that renames its models' owner."""
+    metrics = await client.ask("GET", "/metrics")
+    if metrics.status != 200:
+        return None
+    prefixes = {name.partition(":")[0] for name in parse_metrics(metrics.text) if ":" in name}
+    return next((kind for kind in (Vllm, Sglang) if kind.name in prefixes), None)

@@ -90,13 +90,15 @@ class Engine(ABC):
         """Close the window; closing a closed one is no error."""
 
     async def profiler_offered(self, path: str = "/start_profile") -> bool | None:
-        """Whether the route is there.
+        """Whether the route is there, None where the server does not tell.
 
-        OPTIONS reaches no handler: FastAPI and axum answer 405 for a route that exists with other methods
-        and 404 for one that does not.
+        OPTIONS reaches no handler: FastAPI and axum answer 405 for a route that exists with other methods and
+        404 for one that does not. A server that answers 404 for the route of its requests too tells nothing.
         """
-        answer = await self.client.ask("OPTIONS", path)
-        return {404: False, 405: True, 200: True, 204: True}.get(answer.status)
+        status = (await self.client.ask("OPTIONS", path)).status
+        if status == 404 and (await self.client.ask("OPTIONS", self.generate_path)).status == 404:
+            return None
+        return {404: False, 405: True, 200: True, 204: True}.get(status)
 
 
 async def get_json(client: Client, path: str) -> Any:

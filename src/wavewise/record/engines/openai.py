@@ -45,7 +45,7 @@ class OpenAi(Engine):
 
     async def describe(self, model: str | None, argv: Sequence[str] | None) -> Server:
         """What /v1/models and /version tell."""
-        cards = await model_cards(self)
+        cards = await model_cards(self) or await self.unlisted_models()
         models = tuple(str(card["id"]) for card in cards)
         version = await get_json(self.client, "/version")
         chosen = pick_model(models, model, self.client.target.url)
@@ -60,6 +60,10 @@ class OpenAi(Engine):
             flags=flags_of(list(argv or ())),
             flags_source="command line" if argv else None,
         )
+
+    async def unlisted_models(self) -> list[dict[str, Any]]:
+        """Models that a server without /v1/models names elsewhere."""
+        return []
 
     def request(self, model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
         """The request's fields; a subclass adds its engine's own."""

@@ -46,6 +46,7 @@ class _Chunk(msgspec.Struct, frozen=True):
 
 
 _CHUNK = msgspec.json.Decoder(_Chunk)
+_UNNAMED = "(the server's own)"
 
 
 class Sglang(Engine):
@@ -65,6 +66,7 @@ class Sglang(Engine):
         """From /server_info; the command line adds nothing that it does not say."""
         info = await server_info(self) or {}
         models = tuple(str(info[name]) for name in ("served_model_name", "model_path") if info.get(name))[:1]
+        models = models or (_UNNAMED,)  # requests need not name it
         state = next(iter(info.get("internal_states") or ()), {})
         graphs_off = as_bool(info.get("disable_cuda_graph"))
         return Server(
@@ -170,11 +172,14 @@ class Sglang(Engine):
         await self.client.ask("POST", "/stop_profile", None, PROFILE_STOP_TIMEOUT_S)
 
 
+_TELLING = {"internal_states", "model_path", "tp_size", "max_total_num_tokens", "max_running_requests"}
+
+
 async def server_info(engine: Engine) -> dict[str, Any] | None:
     """The server's settings under the newer or the older name of the route, None where it has neither."""
     for path in ("/server_info", "/get_server_info"):
         info = await get_json(engine.client, path)
-        if isinstance(info, dict) and ("internal_states" in info or "model_path" in info):
+        if isinstance(info, dict) and _TELLING & info.keys() and "vllm_config" not in info:
             return info
     return None
 

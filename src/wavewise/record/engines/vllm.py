@@ -26,6 +26,7 @@ from wavewise.record.metrics import parse_metrics, total
 from wavewise.record.model import Server
 
 _STEPS_TO_SPARE = 64
+_RUNNING = "vllm:num_requests_running"
 
 
 class Vllm(OpenAi):
@@ -84,6 +85,12 @@ class Vllm(OpenAi):
             flags_source=" and ".join(sources) or None,
         )
 
+    async def unlisted_models(self) -> list[dict[str, Any]]:
+        """The name that its gauges carry."""
+        samples = parse_metrics((await self.client.ask("GET", "/metrics")).text)
+        named = {labels.get("model_name") for labels, _ in samples.get(_RUNNING, ())}
+        return [{"id": name} for name in sorted(filter(None, named))]
+
     def request(self, model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
         """With a count in every chunk, and no stop at the end-of-sequence token."""
         return super().request(model, prompt, max_tokens) | {
@@ -95,9 +102,9 @@ class Vllm(OpenAi):
         """The scheduler's gauges, summed over data-parallel engines."""
         answer = await self.client.ask("GET", "/metrics")
         samples = parse_metrics(answer.text) if answer.status == 200 else {}
-        running = total(samples, "vllm:num_requests_running")
+        running = total(samples, _RUNNING)
         if running is None:
-            return Counts(reason=f"/metrics has no vllm:num_requests_running ({self.turn_on_metrics})")
+            return Counts(reason=f"/metrics has no {_RUNNING} ({self.turn_on_metrics})")
         return Counts(running, total(samples, "vllm:num_requests_waiting"))
 
     async def start_profiler(self, steps: int, folder: str | None, label: str) -> None:  # noqa: ARG002
