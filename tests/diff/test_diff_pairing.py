@@ -169,3 +169,15 @@ def test_without_markers_buckets_are_compared(tmp_path) -> None:
     assert found.empty
     assert len(found.points) == 1
     assert found.points[0].batch_before is None
+
+
+def test_models_known_by_name_decide() -> None:
+    base = recorded(BASE)
+    one, other = (
+        replace(base, traces=tuple(replace(trace, model=name) for trace in base.traces))
+        for name in ("one", "other")
+    )
+    with pytest.raises(UsageError, match="The models differ: one before, other after"):
+        diff(one, other)
+    assert diff(one, one).notes == ()
+    assert diff(one, base).notes == ()

@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from wavewise._version import __version__
 from wavewise.analysis.conclusions import conclude
 from wavewise.analysis.files import DescribedFile, Unreadable, describe_files, sources
@@ -66,7 +68,7 @@ def _measured(files: Sequence[DescribedFile]) -> Findings:
     ]
     described = [one for _, one in pairs]
     points, notes = operating_points(described, contexts, [source.model() for source, _ in pairs])
-    traces = tuple(one.findings for one in described)
+    traces = tuple(replace(one.findings, model=source.model()) for source, one in pairs)
     return Findings(
         wavewise=__version__,
         traces=traces,

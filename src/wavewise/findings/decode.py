@@ -300,6 +300,7 @@ class TraceFindings(Result, frozen=True, kw_only=True):
         rank, world_size: of the distributed run, None when the trace does not say.
         document: index of the document in its file.
         context_length: key/value tokens per request of the decode steps, where known, with its source.
+        model: its name, where the recording's run.json or a label tells it.
         segmentation: "markers", "structure" or "profiler_steps": on what the steps rest.
         unexplained_names: the ten largest kernel names left in family `other`, with their share of busy time.
     """
@@ -318,6 +319,7 @@ class TraceFindings(Result, frozen=True, kw_only=True):
     document: int = 0
     context_length: int | None = None
     context_length_source: str | None = None
+    model: str | None = None
     segmentation: str = "unknown"
     idle: Idle
     steps: tuple[StepRow, ...]

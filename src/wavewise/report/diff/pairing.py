@@ -222,7 +222,11 @@ def _unlike(before: Findings, after: Findings, left: Sequence[Spot], right: Sequ
                 f"The GPUs differ: {listing(gpus[0])} before, {listing(gpus[1])} after.",
             )
         )
-    if left and right and (words := _other_model(left, right)):
+    names = [sorted({trace.model for trace in side.traces if trace.model}) for side in (before, after)]
+    if names[0] and names[1] and names[0] != names[1]:
+        words = f"{listing(names[0])} before, {listing(names[1])} after"
+        notes.append(_note("stop", "different_models", f"The models differ: {words}."))
+    elif left and right and (words := _other_model(left, right)):
         notes.append(_note("stop", "different_models", f"The models differ: {words}."))
     return notes
 
