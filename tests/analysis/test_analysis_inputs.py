@@ -173,3 +173,12 @@ def test_targets_are_answered(sweep: Findings) -> None:
     assert found.throughput_target is not None
     assert found.throughput_target.reachable is False
     assert sweep.latency_target is None
+
+
+def test_contexts_within_five_per_cent_are_one() -> None:
+    # A recording's batches decode a little further each while the others are recorded.
+    labels = {CONTEXT4K / "bs008.json.gz": {"context": "4200"}, CONTEXT4K / "bs016.json.gz": {"context": "4400"}}
+    found = wavewise.analyze(list(labels), settings=Settings(labels=labels))
+    assert [(p.batch_size, p.context_length) for p in found.operating_points] == [(8, 4300), (16, 4300)]
+    assert "different_contexts" not in codes(found)
+    assert found.scaling is not None

@@ -64,15 +64,14 @@ def operating_points(
     ]
     notes += _mixed_inputs(entries, models)
     keys = _context_keys(entries)
-    groups: dict[tuple[object, ...], list[_Entry]] = {}
+    groups: dict[tuple[str | None, str, int | str | None, int | None], list[_Entry]] = {}
     for entry, key in zip(entries, keys, strict=True):
-        groups.setdefault(
-            (entry.findings.gpu.name, entry.findings.engine, key, entry.row.batch_size), []
-        ).append(entry)
+        point = (entry.findings.gpu.name, entry.findings.engine, key, entry.row.batch_size)
+        groups.setdefault(point, []).append(entry)
     notes += _context_notes(entries, keys)
     points: list[OperatingPoint] = []
-    for members in groups.values():
-        points.append(_point(members))
+    for (_, _, context, _), members in groups.items():
+        points.append(_point(members, context))
         notes += _repeat_notes(members)
     points.sort(
         key=lambda p: (p.gpu or "", p.engine, p.context_length or 0, p.context_label or "", p.batch_size)
@@ -149,30 +148,26 @@ def _unlike_models(entries: Sequence[_Entry]) -> Note | None:
     )
 
 
-def _context_keys(entries: Sequence[_Entry]) -> list[object]:
-    """A key per entry that is equal for equal contexts: the label, a representative length, or None."""
-    keys: list[object] = []
-    lengths: list[int] = []
-    for entry in entries:
-        context = entry.context
-        if context.tokens is None:
-            keys.append(context.label)
-            continue
-        tokens = context.tokens
-        near = next((known for known in lengths if abs(known - tokens) <= _SAME_CONTEXT * known), None)
-        if near is None:
-            lengths.append(tokens)
-            near = tokens
-        keys.append(near)
-    return keys
+def _context_keys(entries: Sequence[_Entry]) -> list[int | str | None]:
+    """A key per entry that is equal for equal contexts: a length that stands for all near it, a label, or None."""
+    lengths = sorted({entry.context.tokens for entry in entries if entry.context.tokens is not None})
+    standing: dict[int, int] = {}
+    while lengths:
+        near = [length for length in lengths if length <= lengths[0] * (1 + _SAME_CONTEXT)]
+        standing |= dict.fromkeys(near, round(float(np.median(near))))
+        lengths = lengths[len(near) :]
+    return [
+        entry.context.label if entry.context.tokens is None else standing[entry.context.tokens]
+        for entry in entries
+    ]
 
 
-def _context_notes(entries: Sequence[_Entry], keys: Sequence[object]) -> list[Note]:
+def _context_notes(entries: Sequence[_Entry], keys: Sequence[int | str | None]) -> list[Note]:
     if not entries:
         return []
-    known = sorted(
-        {_context_name(e.context) for e, key in zip(entries, keys, strict=True) if key is not None}
-    )
+    labels = {key: e.context.label for e, key in zip(entries, keys, strict=True)}
+    ordered = sorted((key for key in labels if key is not None), key=lambda key: (isinstance(key, str), key))
+    known = [labels[key] or f"{key:,} tokens" for key in ordered]
     unknown = sum(key is None for key in keys)
     notes: list[Note] = []
     if len(known) > 1 or (known and unknown):
@@ -197,19 +192,14 @@ def _context_notes(entries: Sequence[_Entry], keys: Sequence[object]) -> list[No
     return notes
 
 
-def _context_name(context: Context) -> str:
-    return context.label or (f"{context.tokens:,} tokens" if context.tokens is not None else "unknown")
-
-
-def _point(members: Sequence[_Entry]) -> OperatingPoint:
+def _point(members: Sequence[_Entry], context: int | str | None) -> OperatingPoint:
     first = members[0]
     times = StepTimes.pooled([entry.times for entry in members])
-    lengths = [entry.context.tokens for entry in members if entry.context.tokens is not None]
     assert first.row.batch_size is not None
     return OperatingPoint(
         batch_size=first.row.batch_size,
         bucket=first.row.bucket,
-        context_length=round(float(np.median(lengths))) if lengths else None,
+        context_length=context if isinstance(context, int) else None,
         context_label=first.context.label,
         gpu=first.findings.gpu.name,
         engine=first.findings.engine,
