@@ -31,7 +31,7 @@ _DOCUMENT_END = re.compile(rb"\}(?=\s*(?:[\{\[]|\Z))")
 _DOCUMENT_START = re.compile(rb"\s*[\[{]")
 _TRIES = 64  # ends tried for one event: a list of objects among its arguments can look like events
 _REPAIRS = 4  # of these, tried once more after mending
-_INNER_INNER_TRIES = 64  # closing braces within one event tried as its end
+_INNER_TRIES = 64  # closing braces within one event tried as its end
 _FIELD = {
     name: re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*"|-?[\d.]+)' % name)
     for name in (b"ph", b"cat", b"ts", b"dur", b"pid", b"tid", b"correlation", b"device", b"stream")
