@@ -43,7 +43,7 @@ def test_the_verdict_is_three_sentences_about_the_largest_batch() -> None:
     assert "median of 6 clean steps" in first
     total = sum(row.sum_us_per_step for row in build.families(80))
     assert f"MoE GEMM is {100 * 4748 / total:.0f} % of the replay's summed kernel time" in second
-    assert "waits mostly for the host" in third
+    assert third.startswith("When the GPU waits, it is mostly for the host")
     assert f"{100 * (14.2 - 6.625) / 14.2:.0f} % of a step" in third
 
 
@@ -113,7 +113,7 @@ def test_an_unsafe_idle_split_yields_no_conclusion() -> None:
     third = verdict(findings)[2]
     assert third == "Where the GPU waits cannot be said safely at batch 64: 2 of 8 replays lost operations."
     assert answer(findings.traces[0]) == "not safe"
-    assert "waits mostly for" not in text_of(findings)
+    assert "When the GPU waits" not in text_of(findings)
     assert "not safe to conclude from, because 2 of 8 replays lost operations" in text_of(findings)
 
 
@@ -121,8 +121,8 @@ def test_an_unsafe_idle_split_yields_no_conclusion() -> None:
     ("step", "span", "busy", "words"),
     [
         (6.0, 5.99, 5.95, "hardly waits"),
-        (6.0, 5.99, 4.0, "mostly for work inside the graph replays"),
-        (12.0, 6.0, 5.9, "mostly for the host"),
+        (6.0, 5.99, 4.0, "it is mostly for work inside the graph replays"),
+        (12.0, 6.0, 5.9, "it is mostly for the host"),
     ],
 )
 def test_what_the_gpu_waits_for_follows_the_larger_part(
@@ -205,6 +205,8 @@ def test_the_same_batch_on_two_devices_is_told_apart() -> None:
         traces=(build.trace(64), other), operating_points=(build.point(64, 0), build.point(64, 1))
     )
     assert [view.label for view in points(findings)] == ["batch 64, device 0", "batch 64, device 1"]
+    (table,) = next(section for section in compose(findings).sections if section.name == "decode").tables
+    assert [row[0].text for row in table.rows] == ["batch 64, device 0", "batch 64, device 1"]
 
 
 def test_kernels_that_matter_are_named_with_limiter_and_next_step() -> None:
@@ -316,4 +318,4 @@ def test_damage_says_first_which_conclusions_it_spoils() -> None:
     )
     assert note == "Note: first."
     assert verdict(findings)[2].startswith("Where the GPU waits cannot be said safely at batch 64")
-    assert "waits mostly for" not in text_of(findings)
+    assert "When the GPU waits" not in text_of(findings)

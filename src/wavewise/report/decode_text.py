@@ -66,8 +66,10 @@ def _steps_table(views: tuple[PointView, ...]) -> Table:
     known = {context_words(view.figures) for view in views}
     contexts = len(known) > 1
     everywhere = "" if contexts or known == {None} else f", {known.pop()}"
+    # Sizes that occur twice (two devices, two engines) need more than a number.
+    named = any(", " in view.label for view in views)
     columns = (
-        Column("batch size", right=True, term="batch size"),
+        Column("operating point") if named else Column("batch size", right=True, term="batch size"),
         Column("bucket", right=True, term="bucket"),
         *((Column("context", term="context"),) if contexts else ()),
         Column("clean steps", right=True, term="clean step"),
@@ -81,7 +83,7 @@ def _steps_table(views: tuple[PointView, ...]) -> Table:
         Column("replay gaps x us", right=True, term="inside replays", essential=False),
         Column("operations", right=True, term="GPU operation", essential=False),
     )
-    rows = tuple(_step_cells(view, contexts) for view in views)
+    rows = tuple(_step_cells(view, contexts, named) for view in views)
     return Table(
         name="decode",
         title=f"Decode steps by batch size (medians over clean steps{everywhere})",
@@ -91,7 +93,7 @@ def _steps_table(views: tuple[PointView, ...]) -> Table:
     )
 
 
-def _step_cells(view: PointView, contexts: bool) -> tuple[Cell, ...]:
+def _step_cells(view: PointView, contexts: bool, named: bool) -> tuple[Cell, ...]:
     figures = view.figures
     row = view.rows[0] if view.rows else None
     context = context_words(figures)
@@ -99,7 +101,7 @@ def _step_cells(view: PointView, contexts: bool) -> tuple[Cell, ...]:
         Cell("unknown") if context is None else Cell(context.removesuffix(" context").removesuffix(" of"))
     )
     return (
-        _integer(figures.batch_size),
+        Cell(view.label, float(view.size)) if named else _integer(figures.batch_size),
         _integer(figures.bucket),
         *((context_cell,) if contexts else ()),
         _integer(figures.clean_steps),

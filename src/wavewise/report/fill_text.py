@@ -201,10 +201,10 @@ def _overview(fillers: Sequence[Filler], view: PointView, findings: Findings) ->
         for kind in ("coverage", "occupancy", "waves")
     }
     words = {
-        "coverage": f"is in launches whose grid leaves more than {percent(1 - LOW_COVERAGE)} of the SMs empty",
-        "occupancy": f"runs at less than {percent(LOW_OCCUPANCY)} occupancy",
+        "coverage": f"is in launches whose grid leaves more than {100 * (1 - LOW_COVERAGE):.0f} % of the SMs empty",
+        "occupancy": f"runs at less than {100 * LOW_OCCUPANCY:.0f} % occupancy",
         "waves": f"is in kernels of 2 to {MANY_WAVES - 1} waves at less than "
-        f"{percent(LOW_WAVE_EFFICIENCY)} wave efficiency",
+        f"{100 * LOW_WAVE_EFFICIENCY:.0f} % wave efficiency",
     }
     shares = [f"{percent(time / total)} {words[kind]}" for kind, time in counted.items() if time]
     sentences: list[str] = []

@@ -114,7 +114,7 @@ def waiting(point: PointView, findings: Findings) -> str:
     if boundary + inside < LITTLE_WAITING * step:
         return f"The GPU hardly waits: {figures_text}{requests}."
     answer = HOST if boundary >= inside else INSIDE
-    return f"The GPU waits mostly for {answer}; {figures_text}{requests}."
+    return f"When the GPU waits, it is mostly for {answer}; {figures_text}{requests}."
 
 
 def _for_requests(findings: Findings) -> str:
