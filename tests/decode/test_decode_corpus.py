@@ -43,5 +43,9 @@ def test_without_markers_the_same_decode_steps(case: Path) -> None:
         if now.clean and not was.clean:
             assert any(reason in (was.unclean_reason or "") for reason in UNSEEN_BY_STRUCTURE)
         if was.clean and not now.clean:
-            # Without markers nothing shows that the host was inside a step during a long gap.
-            assert now.unclean_reason == "inter-burst idle follows it"
+            # Without markers nothing shows that the host was inside a step during a long gap; and a name that
+            # had to be repaired in one replay makes it another graph.
+            repaired = any(warning.code == "unescaped_quote" for warning in trace.warnings)
+            assert now.unclean_reason == "inter-burst idle follows it" or (
+                repaired and "replays another graph" in (now.unclean_reason or "")
+            )

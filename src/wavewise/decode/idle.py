@@ -139,38 +139,48 @@ def _unsafe_reason(replays: Replays, lost: bool) -> str | None:
 def _holes(operations: Operations, replays: Replays) -> tuple[IntArray, IntArray]:
     """Where the operations of incomplete replays may have run unseen.
 
-    Between two recorded operations that the complete replay has others between; before the first recorded one,
-    back to the end of what was launched earlier, if the first is lost; behind the last, up to the first start of
-    what was launched later on the same stream, if the last is lost.
+    A hole that reaches to the work before or behind its replay ends there: at the last end of what was launched
+    earlier on the same stream, at the first start of what was launched later.
     """
     start: list[int] = []
     end: list[int] = []
-    streams = operations.frame["stream"].to_numpy()
-    usual = replays.main_stream[replays.main_stream >= 0]
-    fallback = int(np.bincount(usual).argmax()) if len(usual) and usual.min() >= 0 else None
-    for i in np.flatnonzero(~replays.complete).tolist():
-        stream = int(replays.main_stream[i]) if replays.main_stream[i] >= 0 else fallback
-        mine = operations.replay == i
-        other = ~mine & (streams == stream) if stream is not None else ~mine
-        earlier = operations.end_ns[other & (operations.launch_ns <= replays.launch_ns[i])]
-        later = operations.start_ns[other & (operations.launch_ns > replays.launch_ns[i])]
-        before = int(earlier.max()) if len(earlier) else int(operations.start_ns.min())
-        behind = int(later.min()) if len(later) else int(operations.end_ns.max())
-        positions = np.flatnonzero(mine)
-        after = replays.hole_after[i]
-        if after is None or not len(positions):
-            start.append(before if replays.first_lost[i] or not len(positions) else int(replays.start_ns[i]))
-            end.append(behind)
-            continue
-        if replays.first_lost[i]:
-            start.append(before)
-            end.append(int(replays.start_ns[i]))
-        reached = np.maximum.accumulate(operations.end_ns[positions])
-        for position in after:
-            last = position == len(positions) - 1
-            start.append(int(reached[position]))
-            end.append(behind if last else int(operations.start_ns[positions[position + 1]]))
+    lost = np.flatnonzero(~replays.complete)
+    before, behind = _work_around(operations, replays, lost)
+    for at, i in enumerate(lost.tolist()):
+        holes, some = replays.holes[i], bool(replays.operations[i])
+        if holes is None:
+            spared = some and not replays.first_lost[i]
+            holes = ((int(replays.start_ns[i]) if spared else None, None),)
+        for lo, hi in holes:
+            start.append(int(before[at]) if lo is None else lo)
+            end.append(int(behind[at]) if hi is None else hi)
     return np.array(start, np.int64), np.array(end, np.int64)
+
+
+def _work_around(operations: Operations, replays: Replays, chosen: IntArray) -> tuple[IntArray, IntArray]:
+    """End of the work launched before each chosen replay on its main stream, start of the work launched behind."""
+    own = replays.launch_ns[np.maximum(operations.replay, 0)] if len(replays) else operations.launch_ns
+    launch = np.where(operations.replay >= 0, own, operations.launch_ns)
+    streams = operations.frame["stream"].to_numpy()
+    usual = replays.main_stream[replays.operations > 0]
+    values, counts = np.unique(usual, return_counts=True)
+    before = np.full(len(chosen), operations.start_ns.min())
+    behind = np.full(len(chosen), operations.end_ns.max())
+    fallback = values[counts.argmax()] if len(values) else -1
+    stream = np.where(replays.operations[chosen] > 0, replays.main_stream[chosen], fallback)
+    for one in np.unique(stream):
+        here = np.flatnonzero(streams == one) if len(values) else np.arange(len(streams))
+        here = here[np.argsort(launch[here], kind="stable")]
+        reached = np.maximum.accumulate(operations.end_ns[here])
+        ahead = np.minimum.accumulate(operations.start_ns[here][::-1])[::-1]
+        mine = np.flatnonzero(stream == one)
+        earlier = np.searchsorted(launch[here], replays.launch_ns[chosen[mine]], side="left")
+        later = np.searchsorted(launch[here], replays.launch_ns[chosen[mine]], side="right")
+        known = mine[earlier > 0]
+        before[known] = reached[earlier[earlier > 0] - 1]
+        known = mine[later < len(here)]
+        behind[known] = ahead[later[later < len(here)]]
+    return before, behind
 
 
 def _bursts(
@@ -196,8 +206,6 @@ def _bursts(
     total = 0
     for i in at[length[at] > threshold].tolist():
         free = outside_length(int(lo[i]), int(hi[i]), *under_way)
-        # The host's own pauses between markers are part of a boundary; waiting for requests is longer than both.
-        if free > threshold:
-            burst[i] = True
-            total += free
+        burst[i] = free > 0
+        total += free
     return burst, total

@@ -55,6 +55,24 @@ def gaps(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
     return reached[real], following[real]
 
 
+def neighbours(lane: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+    """For each interval the last end before it and the next start behind it in its lane, -1 where there is none.
+
+    Args:
+        lane: what runs in order: the stream of each interval.
+        start, end: the intervals, sorted by start.
+    """
+    before, behind = np.full(len(lane), -1, np.int64), np.full(len(lane), -1, np.int64)
+    order = np.argsort(lane, kind="stable")
+    same = lane[order][1:] == lane[order][:-1]
+    reached = end[order]
+    for piece in np.split(np.arange(len(lane)), np.flatnonzero(~same) + 1):
+        reached[piece] = np.maximum.accumulate(reached[piece])
+    before[order[1:][same]] = reached[:-1][same]
+    behind[order[:-1][same]] = start[order[1:][same]]
+    return before, behind
+
+
 def merge(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
     """The union as disjoint intervals in time order."""
     if len(start) == 0:

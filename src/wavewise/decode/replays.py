@@ -3,18 +3,18 @@
 A replay is the set of operations that share the correlation id of one graph launch (contract). Where the launch
 is not in the trace, operations that share a correlation id, or carry a graph id, are one all the same.
 
-A graph is fixed when it is captured, so every replay of it has the same operations. A replay whose operations
-are a strict part of another's has lost records: the profiler's buffer overflowed, or the file is damaged.
+Which graph each is of, and what of it was lost: `graphs.py`.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
+from wavewise.decode.alignment import Hole, Recorded
 from wavewise.decode.columns import group_ids, name_flags
-from wavewise.decode.intervals import IntArray
+from wavewise.decode.graphs import match
+from wavewise.decode.intervals import IntArray, neighbours
 from wavewise.trace import Trace
 
 BEFORE_RECORDING = np.iinfo(np.int64).min
@@ -64,12 +64,12 @@ class Replays:
         launch_ns: host time of the launch, estimated like that of operations.
         launch_duration_ns: length of the launch call, -1 where it is not recorded.
         operations: how many were recorded.
+        size: how many its graph has, -1 where that cannot be told.
         graph: index of the graph; replays of one graph have the same operations. A replay that lost records
             has the index of the graph that it is a part of, -1 where that cannot be told.
         complete: every operation was recorded.
         first_lost: its first operation is among the lost.
-        hole_after: per replay, positions (among its recorded operations, in order of start) behind which
-            operations are missing; empty for complete ones, None where nothing can be told.
+        holes: per replay, where operations are missing; empty for complete ones, None where it cannot be told.
         main_stream: stream of most of its operations, -1 without any.
         bundled: the trace holds graph launches, but none of any replay's operations (recorded as wholes).
     """
@@ -80,10 +80,11 @@ class Replays:
     launch_ns: IntArray
     launch_duration_ns: IntArray
     operations: IntArray
+    size: IntArray
     graph: IntArray
     complete: np.ndarray
     first_lost: np.ndarray
-    hole_after: tuple[tuple[int, ...] | None, ...]
+    holes: tuple[tuple[Hole, ...] | None, ...]
     main_stream: IntArray
     bundled: bool
 
@@ -185,17 +186,7 @@ def operations_of(trace: Trace, device: int, launches: HostLaunches) -> tuple[Op
     )["shared"].to_numpy()
     shape = group_ids(frame, _SHAPE)
     correlation = frame["correlation"].fill_null(-1).to_numpy()
-    replays, replay = _replays(
-        correlation,
-        shared,
-        launch,
-        start,
-        end,
-        frame["stream"].to_numpy(),
-        shape,
-        geometry=frame["grid_x"].is_not_null().to_numpy(),
-        calls=calls,
-    )
+    replays, replay = _replays(correlation, shared, launch, start, end, frame, shape, calls)
     return (
         Operations(
             frame=frame,
@@ -235,12 +226,11 @@ def _replays(
     launch: IntArray,
     start: IntArray,
     end: IntArray,
-    stream: IntArray,
+    frame: pl.DataFrame,
     shape: IntArray,
-    *,
-    geometry: np.ndarray,
     calls: pl.DataFrame,
 ) -> tuple[Replays, IntArray]:
+    stream = frame["stream"].to_numpy()
     graph_calls = calls.filter("graph")
     members = np.flatnonzero(shared)
     ids, inverse = np.unique(correlation[members], return_inverse=True)
@@ -282,8 +272,8 @@ def _replays(
     order = np.lexsort((lo, launched))
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
-    graph, complete, first_lost, holes = _match(
-        [shape[p] for p in pieces], [bool(geometry[p].any()) for p in pieces], n
+    matched = match(
+        _recorded(pieces, shape, frame, start, end, main), [int(i) for i in order if i < recorded], n
     )
     replay = np.full(len(start), -1, np.int64)
     replay[members] = rank[inverse]
@@ -295,10 +285,11 @@ def _replays(
             launch_ns=launched[order],
             launch_duration_ns=duration[order],
             operations=count[order],
-            graph=graph[order],
-            complete=complete[order],
-            first_lost=first_lost[order],
-            hole_after=tuple(holes[int(i)] for i in order),
+            size=matched.size[order],
+            graph=matched.graph[order],
+            complete=matched.complete[order],
+            first_lost=matched.first_lost[order],
+            holes=tuple(matched.holes[int(i)] for i in order),
             main_stream=main[order],
             bundled=recorded == 0 and n > 0,
         ),
@@ -306,62 +297,32 @@ def _replays(
     )
 
 
-def _match(
-    shapes: list[IntArray], geometry: list[bool], n: int
-) -> tuple[IntArray, np.ndarray, np.ndarray, list[tuple[int, ...] | None]]:
-    """Which graph each replay is of, whether it is complete, whether its first operation is lost, and where
-    operations are missing (`Replays.hole_after`).
-
-    Two different graphs can also be part and whole (a one-layer draft model and its target). A part that
-    recurs about as often as its whole is therefore a graph of its own: lost records do not recur so exactly.
-    Without launch geometry names alone must do, and then only a replay of less than half the operations counts
-    as a part: graphs of two captured sizes can differ by a few operations.
-    """
-    graph = np.full(n, -1, np.int64)
-    complete, first_lost = np.zeros(n, bool), np.ones(n, bool)
-    holes: list[tuple[int, ...] | None] = [None] * n
-    kinds: dict[bytes, list[int]] = {}
-    for i, shape in enumerate(shapes):
-        kinds.setdefault(np.sort(shape).tobytes(), []).append(i)
-    signatures = sorted(kinds.values(), key=lambda replays: len(shapes[replays[0]]), reverse=True)
-    counters: list[Counter[int]] = [Counter(shapes[replays[0]].tolist()) for replays in signatures]
-    whole_of: list[int] = []
-    for at, replays in enumerate(signatures):
-        whole = at
-        for other in range(at):
-            if whole_of[other] != other or len(shapes[signatures[other][0]]) <= len(shapes[replays[0]]):
-                continue
-            small, large = len(shapes[replays[0]]), len(shapes[signatures[other][0]])
-            if not geometry[replays[0]] and small * 2 > large:
-                continue
-            own = len(replays) >= max(2, len(signatures[other]) / 2)
-            if not own and counters[at] <= counters[other]:
-                whole = other
-                break
-        whole_of.append(whole)
-        firsts = {int(shapes[i][0]) for i in signatures[whole]}
-        for i in replays:
-            graph[i] = whole
-            complete[i] = whole == at
-            first_lost[i] = whole != at and int(shapes[i][0]) not in firsts
-            holes[i] = () if whole == at else _missing_after(shapes[i], shapes[signatures[whole][0]])
-    return graph, complete, first_lost, holes
-
-
-def _missing_after(part: IntArray, whole: IntArray) -> tuple[int, ...] | None:
-    """Positions in `part` behind which operations of `whole` are missing; None if it is no subsequence.
-
-    Several streams may start in another order from replay to replay, and then nothing can be told.
-    """
-    after: list[int] = []
-    at = 0
-    sequence = whole.tolist()
-    for position, shape in enumerate(part.tolist()):
-        try:
-            found = sequence.index(shape, at)
-        except ValueError:
-            return None
-        if position and found > at:
-            after.append(position - 1)
-        at = found + 1
-    return (*after, len(part) - 1) if at < len(sequence) else tuple(after)
+def _recorded(
+    pieces: list[IntArray],
+    shape: IntArray,
+    frame: pl.DataFrame,
+    start: IntArray,
+    end: IntArray,
+    main: IntArray,
+) -> list[Recorded]:
+    """What was recorded of each replay, for `match`."""
+    stream, name = frame["stream"].to_numpy(), frame["name"].to_physical().to_numpy().astype(np.int64)
+    geometry = frame["grid_x"].is_not_null().to_numpy()
+    before, behind = neighbours(stream, start, end)
+    result: list[Recorded] = []
+    for i, piece in enumerate(pieces):
+        on_main = piece[stream[piece] == main[i]]
+        result.append(
+            Recorded(
+                shape=shape[piece],
+                name=name[piece],
+                stream=stream[piece],
+                start_ns=start[piece],
+                end_ns=end[piece],
+                geometry=bool(geometry[piece].any()),
+                main=int(main[i]),
+                before_ns=int(before[on_main[0]]),
+                behind_ns=int(behind[on_main[-1]]),
+            )
+        )
+    return result

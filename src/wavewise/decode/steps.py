@@ -11,8 +11,8 @@ import polars as pl
 
 from wavewise.decode import cleanliness
 from wavewise.decode.buckets import bucket_of
-from wavewise.decode.idle import IdleSplit, split_idle
-from wavewise.decode.intervals import IntArray, grouped_union
+from wavewise.decode.idle import INTER_BURST_FLOOR_NS, IdleSplit, split_idle
+from wavewise.decode.intervals import IntArray, grouped_union, merge
 from wavewise.decode.markers import MarkerFacts, StepMarkers, step_markers
 from wavewise.decode.replays import (
     BEFORE_RECORDING,
@@ -101,19 +101,21 @@ def segment(trace: Trace, device: int, *, sm_count: int | None = None) -> Segmen
         host_start=frame.host_start_ns,
         host_end=frame.host_end_ns,
     )
-    rows = _rows(frame, kinds, times, operations, replays, replay_step, sm_count, idle)
+    lost_launches = np.bincount(real_loss, minlength=count)
+    rows = _rows(frame, kinds, times, operations, replays, replay_step, sm_count, idle, lost_launches)
     evidence = cleanliness.Evidence(
         rows=rows,
         source=frame.source,
         graphs=_graphs(replays, replay_step, count),
         incomplete=np.bincount(replay_step[(replay_step >= 0) & ~replays.complete], minlength=count) > 0,
-        first_lost=_first_lost(replays, replay_step, count),
+        first_lost=_first_lost(replays, replay_step, count)
+        | _first_eager_lost(operations, step, launches.lost_ns, lost_step, times.replays),
         before_recording=np.bincount(
             replay_step[(replay_step >= 0) & (replays.launch_ns == BEFORE_RECORDING)], minlength=count
         )
         > 0,
         rejected=np.bincount(rejected_step[rejected_step >= 0], minlength=count),
-        lost_launches=np.bincount(real_loss, minlength=count),
+        lost_launches=lost_launches,
         burst_follows=idle.burst_follows(times.first),
         bundled=replays.bundled,
     )
@@ -199,15 +201,14 @@ def _several_steps_in_one(markers: StepMarkers, replays: Replays) -> bool:
 
 
 def _host_extent(launches: HostLaunches, bounds: IntArray) -> tuple[IntArray, IntArray]:
-    """First and last recorded host call of each structural step; equal where there is none."""
-    begin, finish = bounds.copy(), bounds.copy()
+    """When the host was at work, without markers: its recorded calls, shorter pauses between them included."""
     calls = launches.calls
-    if calls.height:
-        start = calls["start_ns"].to_numpy()
-        end = start + calls["duration_ns"].fill_null(0).to_numpy()
-        at = np.searchsorted(bounds, start, side="right") - 1
-        np.maximum.at(finish, at[at >= 0], end[at >= 0])
-    return begin, finish
+    if not calls.height:
+        return bounds, bounds
+    start = calls["start_ns"].to_numpy()
+    bridged = start + calls["duration_ns"].fill_null(0).to_numpy() + INTER_BURST_FLOOR_NS
+    begin, finish = merge(start, bridged)
+    return begin, finish - INTER_BURST_FLOOR_NS
 
 
 def _kinds(frame: _Frame, replay_step: IntArray, replays: Replays, operations: Operations) -> list[str]:
@@ -297,6 +298,17 @@ def _first_lost(replays: Replays, replay_step: IntArray, count: int) -> np.ndarr
     return lost
 
 
+def _first_eager_lost(
+    operations: Operations, step: IntArray, lost_ns: IntArray, lost_step: IntArray, replays: IntArray
+) -> np.ndarray:
+    """The same for steps without replay: a lost kernel was launched before anything that was recorded."""
+    never = np.iinfo(np.int64).max
+    first, lost = np.full(len(replays), never), np.full(len(replays), never)
+    np.minimum.at(first, step[step >= 0], operations.launch_ns[step >= 0])
+    np.minimum.at(lost, lost_step[lost_step >= 0], lost_ns[lost_step >= 0])
+    return (replays == 0) & (lost < first)
+
+
 def _rows(
     frame: _Frame,
     kinds: list[str],
@@ -306,6 +318,7 @@ def _rows(
     replay_step: IntArray,
     sm_count: int | None,
     idle: IdleSplit,
+    lost_launches: IntArray,
 ) -> list[StepRow]:
     buckets = _buckets(frame, kinds, operations, replays, replay_step, sm_count)
     launched = np.bincount(replay_step[replay_step >= 0], minlength=len(kinds)) if kinds else np.zeros(0, int)
@@ -317,7 +330,7 @@ def _rows(
         first = int(times.first[i])
         step_ns = following - first if some and following is not None and following > first else None
         structural = frame.source == "structure"
-        if kind not in ("idle", "capture") and not some and not launched[i]:
+        if kind != "capture" and not some and not launched[i] and not lost_launches[i]:
             kind = "idle"
         rows.append(
             StepRow(

@@ -1,0 +1,204 @@
+"""Which graph each replay is of, and which replays lost records.
+
+A graph is fixed when it is captured, so every replay of it has the same operations. A replay whose operations
+are a strict part of another's has lost records: the profiler's buffer overflowed, or the file is damaged.
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from wavewise.decode.alignment import AlignmentBudget, Hole, Recorded, missing_from
+from wavewise.decode.intervals import union_length
+
+_CANDIDATES = 16
+"""Larger graphs that a replay is compared with: bounds the work on recordings of thousands of graphs."""
+
+_ALIKE = 0.5
+"""Two damaged replays of one graph share at least this share of their operations."""
+
+_NOT_REPLACED = 0.75
+"""... and this share of the difference is missing by name too: another captured size launches the same names."""
+
+_FITS = 0.8
+"""Durations vary from replay to replay: room for this share of what is lacking is room enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """One entry a replay; see `Replays` for the meaning."""
+
+    graph: np.ndarray
+    size: np.ndarray
+    complete: np.ndarray
+    first_lost: np.ndarray
+    holes: tuple[tuple[Hole, ...] | None, ...]
+
+
+@dataclass(slots=True)
+class _Signature:
+    """Replays with the same operations."""
+
+    replays: list[int]
+    shapes: Counter[int]
+    names: Counter[int]
+    size: int
+    geometry: bool
+    whole: int
+    damaged: bool = False
+
+
+def match(recorded: list[Recorded], order: list[int], count: int) -> Matched:
+    """Matches replays with graphs.
+
+    Two different graphs can also be part and whole (a one-layer draft model and its target); see
+    `_graph_of_its_own`. Where no replay of a graph is complete, damaged ones betray each other: each has
+    operations that the other lacks.
+
+    Args:
+        recorded: the recorded operations of each replay that has any.
+        order: the indices of `recorded` in launch order.
+        count: how many replays there are, those without any recorded operation included (at the end).
+    """
+    signatures = _signatures(recorded, order)
+    _find_wholes(signatures, recorded, order)
+    _find_damaged(signatures)
+    graph = np.full(count, -1, np.int64)
+    size = np.full(count, -1, np.int64)
+    complete, first_lost = np.zeros(count, bool), np.ones(count, bool)
+    holes: list[tuple[Hole, ...] | None] = [None] * count
+    budget = AlignmentBudget()
+    position = {replay: at for at, replay in enumerate(order)}
+    for at, signature in enumerate(signatures):
+        whole = signatures[signature.whole]
+        for replay in signature.replays:
+            graph[replay], size[replay] = signature.whole, whole.size
+            complete[replay] = signature.whole == at and not whole.damaged
+            if complete[replay]:
+                first_lost[replay], holes[replay] = False, ()
+                continue
+            near = min(whole.replays, key=lambda other: abs(position[other] - position[replay]))
+            if whole.damaged:
+                first_lost[replay] = recorded[replay].shape[0] != recorded[near].shape[0]
+            else:
+                first_lost[replay], holes[replay] = missing_from(recorded[replay], recorded[near], budget)
+    return Matched(graph=graph, size=size, complete=complete, first_lost=first_lost, holes=tuple(holes))
+
+
+def _signatures(recorded: list[Recorded], order: list[int]) -> list[_Signature]:
+    """Largest first."""
+    groups: dict[bytes, list[int]] = {}
+    for replay in order:
+        groups.setdefault(np.sort(recorded[replay].shape).tobytes(), []).append(replay)
+    ordered = sorted(groups.values(), key=lambda replays: -len(recorded[replays[0]].shape))
+    return [
+        _Signature(
+            replays=replays,
+            shapes=Counter(recorded[replays[0]].shape.tolist()),
+            names=Counter(recorded[replays[0]].name.tolist()),
+            size=len(recorded[replays[0]].shape),
+            geometry=recorded[replays[0]].geometry,
+            whole=at,
+        )
+        for at, replays in enumerate(ordered)
+    ]
+
+
+def _find_wholes(signatures: list[_Signature], recorded: list[Recorded], order: list[int]) -> None:
+    """Sets `whole` of the signatures that are a part of a larger one."""
+    having: dict[int, list[int]] = defaultdict(list)
+    for at, small in enumerate(signatures):
+        rarest = min(small.shapes, key=lambda shape: len(having[shape]))
+        for other in having[rarest][:_CANDIDATES]:
+            large = signatures[other]
+            if (
+                large.size > small.size
+                and small.shapes <= large.shapes
+                and not _graph_of_its_own(small, large, recorded, order)
+            ):
+                small.whole = other
+                break
+        else:
+            for shape in small.shapes:
+                having[shape].append(at)
+
+
+def _graph_of_its_own(
+    small: _Signature, large: _Signature, recorded: list[Recorded], order: list[int]
+) -> bool:
+    """Whether a part is a graph of its own, not a replay that lost records.
+
+    Lost records do not recur so exactly: a graph that follows the larger one the same number of times each time
+    (a draft model) is its own. And lost operations took their time: a replay that leaves no room for what it
+    lacks did not lose it. Without launch geometry names alone must do, and graphs of two captured sizes can
+    differ by a few operations: then a part that recurs needs to be under half of the whole.
+    """
+    if len(small.replays) > 1:
+        if not small.geometry and small.size * 2 > large.size:
+            return True
+        if _alternates(small, large, order):
+            return True
+    return _no_room(small, large, recorded)
+
+
+def _no_room(small: _Signature, large: _Signature, recorded: list[Recorded]) -> bool:
+    """Whether what the small replays lack does not fit between the work before and behind them."""
+    whole = recorded[large.replays[0]]
+    on_main = whole.stream == whole.main
+    durations = (whole.end_ns - whole.start_ns)[on_main].tolist()
+    lacking = large.shapes - small.shapes
+    missing_ns = 0
+    for shape, duration in zip(whole.shape[on_main].tolist(), durations, strict=True):
+        if lacking[shape] > 0:
+            lacking[shape] -= 1
+            missing_ns += duration
+    rooms: list[int] = []
+    for replay in small.replays:
+        one = recorded[replay]
+        if min(one.before_ns, one.behind_ns) > 0:
+            mine = one.stream == one.main
+            used = union_length(one.start_ns[mine], one.end_ns[mine])
+            rooms.append(one.behind_ns - one.before_ns - used)
+    return bool(rooms) and float(np.median(rooms)) < _FITS * missing_ns
+
+
+def _alternates(small: _Signature, large: _Signature, order: list[int]) -> bool:
+    """Whether the same number of small replays stands between any two large ones."""
+    if len(large.replays) < 2:
+        return False
+    mine, theirs = set(small.replays), set(large.replays)
+    between: list[int] = []
+    run: int | None = None
+    for replay in order:
+        if replay in theirs:
+            if run is not None:
+                between.append(run)
+            run = 0
+        elif replay in mine and run is not None:
+            run += 1
+    return bool(between) and between[0] > 0 and len(set(between)) == 1
+
+
+def _find_damaged(signatures: list[_Signature]) -> None:
+    """Marks graphs of which every replay lost records: each occurs once, and they complement each other."""
+    single = [s for at, s in enumerate(signatures) if s.whole == at and len(s.replays) == 1 and s.geometry]
+    leaders: list[_Signature] = []
+    for one in single:
+        for leader in leaders[:_CANDIDATES]:
+            if _complement(one, leader):
+                one.whole = leader.whole
+                leader.damaged = True
+                break
+        else:
+            leaders.append(one)
+
+
+def _complement(one: _Signature, other: _Signature) -> bool:
+    """Whether two replays are nearly the same, and lack what the other has rather than replacing it."""
+    shared = (one.shapes & other.shapes).total()
+    if shared < _ALIKE * max(one.size, other.size):
+        return False
+    by_shape = one.size + other.size - 2 * shared
+    by_name = one.size + other.size - 2 * (one.names & other.names).total()
+    return by_name >= _NOT_REPLACED * by_shape
