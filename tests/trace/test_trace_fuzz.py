@@ -83,6 +83,7 @@ def test_edits_cost_what_they_touch(
 
 @quick
 @given(st.sampled_from(sorted(TEXTS)), st.floats(0, 1), st.booleans())
+@example("lines_of_json", 0.9, False)
 def test_cuts_keep_what_came_before(tmp_path: Path, layout: str, share: float, packed: bool) -> None:
     text = TEXTS[layout]
     data = text[: int(share * len(text))]

@@ -156,7 +156,9 @@ class Salvager:
             for end in ends[:_REPAIRS]:
                 if self._accept(text[start:end], mend):
                     return end
-        return self._past_damage(start, ends[0] if ends else 0)
+        if not ends or ends[0] == len(text):
+            return start  # cut off: finish() deals with it
+        return self._past_damage(start, ends[0])
 
     def _accept(self, piece: bytes, mend: Mend | None = None) -> bool:
         notes = Notes()
@@ -176,8 +178,6 @@ class Salvager:
         In turn: it ended earlier and foreign text follows it; foreign lines lie within it; it never ended, and
         another event begins before its seeming end; it is lost.
         """
-        if not first_end:
-            return start  # its end is not there: wait, or let finish() deal with it
         text = self._held
         end = start
         for _ in range(_INNER_TRIES):
