@@ -10,9 +10,11 @@ from pathlib import Path
 import nbformat
 import polars as pl
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 import wavewise
-from wavewise.findings import Findings
+from wavewise.findings import Findings, RankComparison, RankRow, RecordedPoint
 from wavewise.report import render_json
 from wavewise.report.export import tables
 
@@ -46,6 +48,47 @@ def test_tables_hold_what_the_findings_hold(findings: Findings) -> None:
     assert (kernel["name"], kernel["waves"], kernel["limiter"]) == (top.name, top.waves, top.limiter)
     idle = made["traces"].select("busy_ns", pl.selectors.matches("^idle_.*_ns$")).sum_horizontal()
     assert idle.to_list() == made["traces"]["window_ns"].to_list()
+
+
+def test_every_row_of_the_sweep_has_a_table() -> None:
+    sweep = wavewise.analyze([EXAMPLES / "context4k"])
+    made = tables(sweep)
+    assert sweep.scaling is not None
+    assert made["fit_candidates"].filter(quantity="step").height == len(sweep.scaling.step.candidates)
+    assert made["what_ifs"]["changes"].to_list() == [
+        ", ".join(f"{family}={change}" for family, change in row.changes.items())
+        for row in sweep.what_ifs or ()
+    ]
+    assert made["what_ifs"].height > 0
+    assert set(made["lever_ledger"]["lever"]) <= set(made["levers"]["id"])
+    assert made["lever_ledger"].height == sum(len(lever.ledger) for lever in sweep.levers or ())
+    parameters = made["fits"].row(by_predicate=pl.col("quantity") == "span", named=True)["parameters"]
+    assert sweep.scaling.span is not None
+    assert (
+        dict(each.split("=") for each in parameters.split(", ")).keys()
+        == sweep.scaling.span.parameters.keys()
+    )
+    assert not [name for name in made["decode"].columns if "samples" in name]
+
+
+def test_rows_of_recordings_ranks_and_contexts(findings: Findings) -> None:
+    rank = RankRow(trace=0, rank=3, batch_size=8, clean_steps=6, step_ms=1.0, gpu_span_ms=0.5, own_ms=0.4,
+                   collective_us_per_step=12.0, wait_us_per_step=None)  # fmt: skip
+    ranks = RankComparison(
+        by="rank", world_size=4, ranks=(3,), missing=(0, 1, 2), rows=(rank,), straggler=None, sentence=""
+    )
+    point = RecordedPoint(
+        run="run", batch_size=8, context_tokens=None, unprofiled_step_ms=5.0, unprofiled_tokens_per_s=1600.0,
+        inter_token_ms_p50=5.0, inter_token_ms_p90=5.5, inter_token_ms_p99=6.0,
+        profiler_slowdown=None, traced_step_ms=5.4,
+    )  # fmt: skip
+    traces = tuple(replace(trace, unexplained_names=(("kernel_x", 0.25),)) for trace in findings.traces)
+    made = tables(replace(findings, ranks=ranks, recorded=(point,), traces=traces))
+    assert made["ranks"].rows(named=True) == [to_builtins(rank)]
+    assert made["recorded"].rows(named=True) == [to_builtins(point)]
+    assert made["unexplained_names"].select("trace", "name", "share_of_busy").rows() == [
+        (0, "kernel_x", 0.25), (1, "kernel_x", 0.25),
+    ]  # fmt: skip
 
 
 def test_samples_give_back_the_medians(findings: Findings) -> None:

@@ -16,20 +16,28 @@ import polars as pl
 
 from wavewise.findings import (
     BucketUse,
+    Candidate,
     Ceiling,
+    ContextFit,
+    ContextPoint,
     DecodeRow,
     FamilyRow,
     Findings,
     Fit,
     KernelRow,
+    LedgerMatch,
     Lever,
     Note,
     OperatingPoint,
     Point,
+    RankRow,
+    RecordedPoint,
+    Samples,
     StepRow,
     Throughput,
     TraceFindings,
     Warning,
+    WhatIf,
 )
 
 _AXES = ("x", "y", "z")
@@ -39,6 +47,9 @@ _SCALARS: dict[type, pl.DataType] = {
     float: pl.Float64(),
     str: pl.String(),
 }
+
+_TEXTS = (tuple[str, ...], tuple[int, ...], dict[str, str], dict[str, float])
+"""What becomes one text, "a, b" or "key=value, ...": a CSV cell holds nothing else."""
 
 Columns = dict[str, pl.DataType]
 Row = dict[str, Any]
@@ -62,7 +73,8 @@ def tables(findings: Findings) -> dict[str, pl.DataFrame]:
 
     Returns:
         traces, warnings, steps, decode, decode_families, kernels, bucket_use, samples, sample_families,
-        operating_points, operating_point_families, fits, fit_points, throughput, ceilings, levers, notes.
+        unexplained_names, operating_points, operating_point_families, fits, fit_points, fit_candidates,
+        context_fits, context_points, throughput, ceilings, what_ifs, levers, lever_ledger, ranks, recorded, notes.
     """
     frames = {name: _frame(table, findings) for name, table in _TABLES.items()}
     return frames | {"samples": _samples(findings), "sample_families": _sample_families(findings)}
@@ -79,19 +91,23 @@ def _frame(table: _Table, findings: Findings) -> pl.DataFrame:
 
 @cache
 def _columns(record: type[msgspec.Struct]) -> Columns:
-    """The columns of a record type; lists of records have tables of their own."""
+    """The columns of a record type; lists of records, and samples, have tables of their own."""
     columns: Columns = {}
     hints = get_type_hints(record)
     for field in record.__struct_fields__:
         kind = _without_none(hints[field])
         if kind in _SCALARS:
             columns[field] = _SCALARS[kind]
+        elif kind is Samples:
+            continue
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             columns |= {f"{field}_{name}": inner for name, inner in _columns(kind).items()}
         elif get_origin(kind) is tuple and kind == tuple[int, int, int]:
             columns |= {f"{field}_{axis}": pl.Int64() for axis in _AXES}
         elif get_origin(kind) is tuple and kind == tuple[float, float]:
             columns |= {f"{field}_low": pl.Float64(), f"{field}_high": pl.Float64()}
+        elif kind in _TEXTS:
+            columns[field] = pl.String()
     return columns
 
 
@@ -114,7 +130,11 @@ def _values(record: msgspec.Struct) -> Row:
             values |= {f"{field}_{axis}": each for axis, each in zip(_AXES, value, strict=True)}
         elif isinstance(value, tuple) and len(value) == 2 and all(isinstance(each, float) for each in value):
             values |= {f"{field}_low": value[0], f"{field}_high": value[1]}
-        elif not isinstance(value, tuple | dict):
+        elif isinstance(value, dict):
+            values[field] = ", ".join(f"{key}={each}" for key, each in value.items())
+        elif isinstance(value, tuple):
+            values[field] = ", ".join(map(str, value))
+        else:
             values[field] = value
     return values
 
@@ -159,6 +179,28 @@ def _fits(findings: Findings) -> list[tuple[Row, Fit]]:
     return found + [({"quantity": f"family.{fit.family}"}, fit) for fit in scaling.families]
 
 
+def _context_fits(findings: Findings) -> list[tuple[Row, ContextFit]]:
+    """Every line over context lengths, with its batch size and what it is of."""
+    found: list[tuple[Row, ContextFit]] = []
+    for scaling in findings.context_scaling:
+        fits = [("step", scaling.step), *([("span", scaling.span)] if scaling.span is not None else [])]
+        fits += [(f"family.{fit.family}", fit) for fit in scaling.families]
+        found += [({"batch_size": scaling.batch_size, "quantity": name}, fit) for name, fit in fits]
+    return found
+
+
+def _unexplained(trace: TraceFindings) -> list["_UnexplainedName"]:
+    return [_UnexplainedName(name=name, share_of_busy=share) for name, share in trace.unexplained_names]
+
+
+class _UnexplainedName(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    share_of_busy: float
+
+
+_QUANTITY: Columns = {"quantity": pl.String()}
+_AT_BATCH: Columns = {"batch_size": pl.Int64(), **_QUANTITY}
+
 _TABLES: Mapping[str, _Table] = {
     "traces": _Table(TraceFindings, {"trace": pl.Int64()}, _of_traces(lambda trace: [trace])),
     "warnings": _Table(Warning, _TRACE, _of_traces(lambda trace: trace.events.warnings)),
@@ -167,6 +209,7 @@ _TABLES: Mapping[str, _Table] = {
     "decode_families": _Table(FamilyRow, {**_TRACE, **_BATCH}, _decode_families),
     "kernels": _Table(KernelRow, _TRACE, _of_traces(lambda trace: trace.kernels)),
     "bucket_use": _Table(BucketUse, _TRACE, _of_traces(lambda trace: trace.bucket_use)),
+    "unexplained_names": _Table(_UnexplainedName, _TRACE, _of_traces(_unexplained)),
     "operating_points": _Table(
         OperatingPoint,
         {"operating_point": pl.Int64()},
@@ -175,11 +218,22 @@ _TABLES: Mapping[str, _Table] = {
         ],
     ),
     "operating_point_families": _Table(FamilyRow, {"operating_point": pl.Int64(), **_BATCH}, _point_families),
-    "fits": _Table(Fit, {"quantity": pl.String()}, _fits),
+    "fits": _Table(Fit, _QUANTITY, _fits),
     "fit_points": _Table(
         Point,
-        {"quantity": pl.String()},
+        _QUANTITY,
         lambda findings: [(keys, point) for keys, fit in _fits(findings) for point in fit.points],
+    ),
+    "fit_candidates": _Table(
+        Candidate,
+        _QUANTITY,
+        lambda findings: [(keys, each) for keys, fit in _fits(findings) for each in fit.candidates],
+    ),
+    "context_fits": _Table(ContextFit, _AT_BATCH, _context_fits),
+    "context_points": _Table(
+        ContextPoint,
+        _AT_BATCH,
+        lambda findings: [(keys, point) for keys, fit in _context_fits(findings) for point in fit.points],
     ),
     "throughput": _Table(
         Throughput,
@@ -187,7 +241,19 @@ _TABLES: Mapping[str, _Table] = {
         lambda findings: [({}, row) for row in (findings.scaling.throughput if findings.scaling else ())],
     ),
     "ceilings": _Table(Ceiling, {}, lambda findings: [({}, row) for row in findings.ceilings or ()]),
+    "what_ifs": _Table(WhatIf, {}, lambda findings: [({}, row) for row in findings.what_ifs or ()]),
     "levers": _Table(Lever, {}, lambda findings: [({}, row) for row in findings.levers or ()]),
+    "lever_ledger": _Table(
+        LedgerMatch,
+        {"lever": pl.String()},
+        lambda findings: [
+            ({"lever": lever.id}, each) for lever in findings.levers or () for each in lever.ledger
+        ],
+    ),
+    "ranks": _Table(
+        RankRow, {}, lambda findings: [({}, row) for row in findings.ranks.rows] if findings.ranks else []
+    ),
+    "recorded": _Table(RecordedPoint, {}, lambda findings: [({}, row) for row in findings.recorded]),
     "notes": _Table(Note, {}, lambda findings: [({}, row) for row in findings.notes]),
 }
 
