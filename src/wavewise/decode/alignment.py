@@ -39,6 +39,7 @@ class Recorded:
         main: the stream of most of them.
         before_ns, behind_ns: end of the work before and start of the work behind it on its main stream, -1
             where there is none.
+        launch_ns: when it was launched, -1 where that is not recorded.
     """
 
     shape: IntArray
@@ -50,6 +51,7 @@ class Recorded:
     main: int
     before_ns: int
     behind_ns: int
+    launch_ns: int
 
 
 def missing_from(
@@ -141,8 +143,8 @@ def _lay_lane(
         now = reached[np.arange(len(here)), best]
         if expected is not None:
             now = now + np.abs(reference[here] - expected[i])
-        elif i == 0 and min(part.before_ns, whole.before_ns) > 0:
-            now = now + np.abs((start[0] - part.before_ns) - (reference[here] - whole.before_ns))
+        elif i == 0:
+            now = now + _beginning(part, whole, int(start[0]), reference[here])
         back.append((here, best))
         keep = now < _UNREACHABLE
         if not keep.any():
@@ -157,3 +159,13 @@ def _lay_lane(
         result[i] = here[choice]
         choice = int(best[choice])
     return theirs[result]
+
+
+def _beginning(part: Recorded, whole: Recorded, start: int, reference: IntArray) -> IntArray:
+    """How badly the distance to what came before fits; a replay starts when the GPU is free or the launch is there."""
+    costs = [
+        np.abs((start - mine) - (reference - theirs))
+        for mine, theirs in ((part.before_ns, whole.before_ns), (part.launch_ns, whole.launch_ns))
+        if min(mine, theirs) > 0
+    ]
+    return np.minimum.reduce(costs) if costs else np.zeros(len(reference), np.int64)

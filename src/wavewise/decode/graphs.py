@@ -153,14 +153,23 @@ def _no_room(small: _Signature, large: _Signature, recorded: list[Recorded]) -> 
         if lacking[shape] > 0:
             lacking[shape] -= 1
             missing_ns += duration
-    rooms: list[int] = []
-    for replay in small.replays:
-        one = recorded[replay]
-        if min(one.before_ns, one.behind_ns) > 0:
-            mine = one.stream == one.main
-            used = union_length(one.start_ns[mine], one.end_ns[mine])
-            rooms.append(one.behind_ns - one.before_ns - used)
+    rooms = [room for replay in small.replays if (room := _room(recorded[replay], whole)) is not None]
     return bool(rooms) and float(np.median(rooms)) < _FITS * missing_ns
+
+
+def _room(one: Recorded, whole: Recorded) -> int | None:
+    """Idle time of the main stream around and within a replay; None where an edge of the recording cuts it off."""
+    mine = one.stream == one.main
+    before, behind = one.before_ns, one.behind_ns
+    if before < 0:
+        if np.array_equal(one.shape, whole.shape[-len(one.shape) :]):
+            return None
+        before = int(one.start_ns.min())
+    if behind < 0:
+        if np.array_equal(one.shape, whole.shape[: len(one.shape)]):
+            return None
+        behind = int(one.end_ns.max())
+    return behind - before - union_length(one.start_ns[mine], one.end_ns[mine])
 
 
 def _alternates(small: _Signature, large: _Signature, order: list[int]) -> bool:
@@ -200,5 +209,5 @@ def _complement(one: _Signature, other: _Signature) -> bool:
     if shared < _ALIKE * max(one.size, other.size):
         return False
     by_shape = one.size + other.size - 2 * shared
-    by_name = one.size + other.size - 2 * (one.names & other.names).total()
-    return by_name >= _NOT_REPLACED * by_shape
+    mine, theirs = (one.names - other.names).total(), (other.names - one.names).total()
+    return min(mine, theirs) > 0 and mine + theirs >= _NOT_REPLACED * by_shape

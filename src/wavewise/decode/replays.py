@@ -23,10 +23,14 @@ BEFORE_RECORDING = np.iinfo(np.int64).min
 _CALLS = {
     "graph": r"(?i)graphlaunch",
     "kernel": r"(?i)^(cuda|cu|hip)(module|ext)*(launch)(cooperative)?kernel",
+    "copy": r"(?i)^(cuda|cu|hip)Mem(cpy|set)",
     "begins_capture": r"(?i)StreamBeginCapture",
     "ends_capture": r"(?i)StreamEndCapture",
 }
 """What a host call does, by its name in the CUDA runtime, the CUDA driver and HIP."""
+
+_LOST_COPIES = 0.25
+"""Share of the copies by one call that may lack a record and still count as lost."""
 
 _SHAPE = ["name", "kind", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
 
@@ -99,7 +103,7 @@ class HostLaunches:
     Attributes:
         calls: LAUNCH_SCHEMA rows with a correlation id, unique by it, and a boolean column for each key of
             `_CALLS`.
-        lost_ns: int64, start of each kernel launch whose operation is not in the trace.
+        lost_ns: int64, start of each kernel launch or copy whose operation is not in the trace.
         threads: (pid, tid) that launched work of this device.
     """
 
@@ -125,7 +129,8 @@ def host_launches(trace: Trace, device: int) -> HostLaunches:
     ).unique()
     mine = calls.join(of_device, on="correlation", how="semi")
     threads = frozenset(mine.select("pid", "tid").unique().iter_rows())
-    orphans = calls.join(of_any, on="correlation", how="anti").filter(pl.col("graph") | pl.col("kernel"))
+    orphans = calls.join(of_any, on="correlation", how="anti")
+    orphans = orphans.filter(pl.col("graph") | pl.col("kernel") | _lost_copies(calls, orphans))
     orphans = _launched_for_real(orphans, mine, flagged)
     if len(trace.device_ids()) > 1:
         on_my_threads = [tuple(at) in threads for at in orphans.select("pid", "tid").iter_rows()]
@@ -133,6 +138,17 @@ def host_launches(trace: Trace, device: int) -> HostLaunches:
     lost = orphans.filter(~pl.col("graph"))["start_ns"].to_numpy()
     calls = pl.concat([mine, orphans.filter("graph")]).sort("start_ns")
     return HostLaunches(calls=calls, lost_ns=lost, threads=threads)
+
+
+def _lost_copies(calls: pl.DataFrame, orphans: pl.DataFrame) -> pl.Expr:
+    """Copies without a record, where copies by that call do leave records.
+
+    Some do not (between host buffers, of nothing): a call of which many have no record tells nothing.
+    """
+    of_all = dict(calls.filter("copy")["name"].value_counts().iter_rows())
+    of_orphans = dict(orphans.filter("copy")["name"].value_counts().iter_rows())
+    leaving = [name for name, count in of_orphans.items() if count <= _LOST_COPIES * of_all[name]]
+    return pl.col("copy") & pl.col("name").cast(pl.String).is_in(leaving)
 
 
 def _launched_for_real(orphans: pl.DataFrame, mine: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
@@ -272,8 +288,11 @@ def _replays(
     order = np.lexsort((lo, launched))
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
+    recorded_launch = np.where(duration >= 0, launched, -1)
     matched = match(
-        _recorded(pieces, shape, frame, start, end, main), [int(i) for i in order if i < recorded], n
+        _recorded(pieces, shape, frame, start, end, main, recorded_launch),
+        [int(i) for i in order if i < recorded],
+        n,
     )
     replay = np.full(len(start), -1, np.int64)
     replay[members] = rank[inverse]
@@ -304,8 +323,9 @@ def _recorded(
     start: IntArray,
     end: IntArray,
     main: IntArray,
+    launch: IntArray,
 ) -> list[Recorded]:
-    """What was recorded of each replay, for `match`."""
+    """What was recorded of each replay, for `match`; `launch` is -1 where it is not recorded."""
     stream, name = frame["stream"].to_numpy(), frame["name"].to_physical().to_numpy().astype(np.int64)
     geometry = frame["grid_x"].is_not_null().to_numpy()
     before, behind = neighbours(stream, start, end)
@@ -323,6 +343,7 @@ def _recorded(
                 main=int(main[i]),
                 before_ns=int(before[on_main[0]]),
                 behind_ns=int(behind[on_main[-1]]),
+                launch_ns=int(launch[i]),
             )
         )
     return result

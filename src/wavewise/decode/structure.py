@@ -13,6 +13,9 @@ _MAX_PERIOD = 512
 _PERIODIC_SHARE = 0.95
 """Share of replays that must repeat after one period before a step is said to hold several replays."""
 
+_CLEARLY = 2
+"""How much longer the GPU must wait before another replay than before the first recorded one to begin steps there."""
+
 _LARGE_FACTOR, _LARGE_MORE = 2, 4
 """Eager work of more than 2 x the usual number of operations + 4 is a step of its own: sampling varies less, and
 a prefill launches several kernels per layer."""
@@ -65,12 +68,14 @@ def _repeating(sequence: IntArray, lag: int) -> float:
 
 
 def phase(replays: Replays, known: IntArray, lag: int) -> int:
-    """Which replay of the period comes first: the one with the longest median gap before it."""
+    """Which replay of the period comes first: the one before which the GPU clearly waits longest, else the first."""
     if lag == 1:
         return 0
     gap = replays.start_ns[known][1:] - replays.end_ns[known][:-1]
     before = [gap[(position - 1) % lag :: lag] for position in range(lag)]
-    return int(np.argmax([float(np.median(gaps)) if len(gaps) else 0.0 for gaps in before]))
+    waits = np.array([float(np.median(gaps)) if len(gaps) else 0.0 for gaps in before])
+    longest = int(waits.argmax())
+    return longest if waits[longest] > _CLEARLY * max(float(waits[0]), 0.0) else 0
 
 
 def structural_steps(operations: Operations, replays: Replays) -> StructuralSteps:

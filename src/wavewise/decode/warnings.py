@@ -57,7 +57,7 @@ def _losses(found: Segmentation) -> list[Warning]:
             Warning(
                 code="lost_operations",
                 count=kernels,
-                message=f"{kernels} kernel launch(es) have no operation in the trace: lost, or still running "
+                message=f"{kernels} launch(es) have no operation in the trace: lost, or still running "
                 "when the recording ended. Their steps are not clean.",
             )
         )
