@@ -10,7 +10,7 @@ from wavewise.errors import UsageError
 from wavewise.findings import Note
 from wavewise.report.diff.limits import judged, parse_limit
 from wavewise.report.diff.result import Change, Diff, FamilyChange, PointDiff, Side
-from wavewise.report.diff.text import limit_sentences
+from wavewise.report.diff.sentences import limit_sentences
 
 
 def change(
