@@ -22,6 +22,8 @@ MAX_QUERIES = 4
 
 _CACHE_DTYPES = (torch.uint8, torch.int8, torch.float8_e4m3fn)
 _ALIGNMENT = 16
+_MOST_QUERIES = 65_535
+"""CUDA's limit of a grid's z axis, on which the queries lie."""
 _INTERPRETED_GPU = "h200"
 """What a plan is made for where Triton interprets kernels on the CPU and there is no GPU to ask."""
 
@@ -134,6 +136,7 @@ def _check_query(q: torch.Tensor) -> torch.Tensor:
     )
     batch, queries, heads, _ = q.shape
     _require(batch > 0, "q holds no request")
+    _require(batch * queries <= _MOST_QUERIES, f"{batch * queries:,} queries: at most {_MOST_QUERIES:,}")
     _require(1 <= queries <= MAX_QUERIES, f"s_q is {queries}: 1 to {MAX_QUERIES} queries a request")
     _require(
         heads in SUPPORTED_HEADS,
@@ -212,9 +215,6 @@ def _problem(
         raise UsageError("extra_k_cache and extra_indices go together: one of them is missing")
     if extra_topk_length is not None and extra_k_cache is None:
         raise UsageError("extra_topk_length without extra_k_cache")
-    tensors = {"k_cache": k_cache, "indices": indices, "topk_length": topk_length, "attn_sink": attn_sink}
-    tensors |= {"extra_k_cache": extra_k_cache, "extra_indices": extra_indices}
-    _same_device(q, tensors | {"extra_topk_length": extra_topk_length})
     if attn_sink is not None:
         _require(attn_sink.dtype == torch.float32, f"attn_sink is {attn_sink.dtype}: expected float32")
         _require(
@@ -234,6 +234,9 @@ def _problem(
             _check_indices(extra_indices, batch, queries, "extra_indices"),
             _check_lengths(extra_topk_length, batch, "extra_topk_length"),
         )
+    tensors = {"k_cache": k_cache, "indices": indices, "topk_length": topk_length, "attn_sink": attn_sink}
+    tensors |= {"extra_k_cache": extra_k_cache, "extra_indices": extra_indices}
+    _same_device(q, tensors | {"extra_topk_length": extra_topk_length})
     if check_indices:
         _check_range(window, "indices")
         if extra is not None:
