@@ -1,10 +1,7 @@
 """Words and figures that the sentences and the tables of a diff share."""
 
 from wavewise.report.diff.result import Change
-from wavewise.report.words import (
-    amount,
-    ms,
-)
+from wavewise.report.words import amount, ms
 
 STEP_WORDS = {
     "step_ms": "step time",
