@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from wavewise.cli import output
-from wavewise.errors import InputError, MissingExtraError, RegressionFound, UsageError
+from wavewise.errors import RegressionFound, UsageError
 
 
 def register(app: typer.Typer) -> None:
@@ -37,12 +37,8 @@ def attention(
     """Decode attention: correctness first, then times against peers and the floor."""
     if json is not None:
         output.refuse_existing([json], force)
-    try:
-        import torch
-        import triton  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"bench needs {error.name}: pip install 'wavewise[kernels]'") from error
     from wavewise.attention.configurations import SUPPORTED_HEADS
+    from wavewise.bench.gpu import require_gpu
     from wavewise.occupancy import numbers_of
 
     batches, widths = numbers_of(batch, "--batch"), numbers_of(heads, "--heads")
@@ -50,8 +46,7 @@ def attention(
         raise UsageError(f"--batch {batch!r}: a batch holds at least 1 request")
     if unknown := sorted(set(widths) - set(SUPPORTED_HEADS)):
         raise UsageError(f"--heads {unknown[0]}: supported are {', '.join(map(str, SUPPORTED_HEADS))}")
-    if not torch.cuda.is_available():
-        raise InputError("torch sees no CUDA GPU on this machine; `wavewise plan-attention` needs none")
+    require_gpu()
     import msgspec
 
     from wavewise.bench.attention import SCOPES, Settings, check, measure
