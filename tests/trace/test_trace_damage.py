@@ -227,6 +227,15 @@ def test_a_text_cut_anywhere_keeps_everything_before(reading: Reading, layout: s
                 assert trace.salvaged
 
 
+@pytest.mark.parametrize("layout", ["bare_list", "lines_of_json"])
+def test_a_foreign_line_after_the_last_event_of_a_cut_text(reading: Reading, layout: str) -> None:
+    text = LAYOUTS[layout](steps())
+    whole = text.rstrip(b"]")
+    for traces in reading(whole + b'\n[rank0] killed {"reason": "memory"}'):
+        assert values(traces[0]) == expected(text)
+        assert traces[0].salvaged
+
+
 def test_documents_one_after_another_are_never_mixed(reading: Reading) -> None:
     first, second = kineto(steps(3)), LAYOUTS["compact"](steps(5, kernels=2))
     for joint in (b"", b"\n", b"\n[rank1] starts\n"):

@@ -94,7 +94,9 @@ def test_cuts_keep_what_came_before(tmp_path: Path, layout: str, share: float, p
     for trace in read_as:
         got = values(trace)
         assert set(got["operations"]) <= set(WHOLE["operations"])
-        if len(got["operations"]) < len(WHOLE["operations"]):
+        # Lines of JSON cut off behind one of them are whole, as far as anybody can tell.
+        whole_lines = layout == "lines_of_json" and data.rstrip().endswith(b"}") and not packed
+        if len(got["operations"]) < len(WHOLE["operations"]) and not whole_lines:
             assert set(codes(trace)) & {"truncated", "truncated_compression"}
 
 

@@ -65,6 +65,7 @@ class Salvager:
         self._lines = lines
         self._inside = True  # a list of events
         self._behind_event = False
+        self._at_end_of_file = False
         self._builder = RowBuilder(tables)
         self._held = b""
 
@@ -79,6 +80,7 @@ class Salvager:
 
     def finish(self, *, end_of_file: bool) -> Iterator[Rows | Joint]:
         """What remains, the text being at its end."""
+        self._at_end_of_file = end_of_file
         yield from self._run(final=True)
         rest = self._held.strip(b" \t\r\n,\x00")
         if end_of_file and (rest or (self._inside and not self._lines)):
@@ -156,7 +158,7 @@ class Salvager:
             for end in ends[:_REPAIRS]:
                 if self._accept(text[start:end], mend):
                     return end
-        if not ends or ends[0] == len(text):
+        if not ends:
             return start  # cut off: finish() deals with it
         return self._past_damage(start, ends[0])
 
@@ -190,6 +192,8 @@ class Salvager:
             return first_end
         following = EVENT_START.search(text, start + 1, first_end)
         stop = following.start() if following else first_end
+        if stop == len(text) and self._at_end_of_file:
+            return start  # cut off: finish() deals with it
         self._lose(text[start:stop])
         return stop
 
