@@ -5,6 +5,7 @@ the recorded operations of a stream onto the complete replay's, in order and lik
 distances in time differ least, the distances to the work before and behind the replay included.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,11 +55,43 @@ class Recorded:
     launch_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How soon a replay starts behind the work before it, and behind its launch; None where nothing tells."""
+
+    after_work_ns: int | None
+    after_launch_ns: int | None
+
+    @classmethod
+    def of(cls, replays: Sequence[Recorded]) -> "Delays":
+        """The shortest delays among complete replays."""
+        starts = [int(one.start_ns[one.stream == one.main][0]) for one in replays]
+        work = [
+            start - one.before_ns for start, one in zip(starts, replays, strict=True) if one.before_ns > 0
+        ]
+        launch = [
+            start - one.launch_ns for start, one in zip(starts, replays, strict=True) if one.launch_ns > 0
+        ]
+        return cls(min(work, default=None), min(launch, default=None))
+
+    def expected(self, part: Recorded) -> int | None:
+        """When a replay must have started: the GPU was free and the launch had arrived."""
+        times = [
+            before + delay
+            for before, delay in (
+                (part.before_ns, self.after_work_ns),
+                (part.launch_ns, self.after_launch_ns),
+            )
+            if before > 0 and delay is not None
+        ]
+        return max(times, default=None)
+
+
 def missing_from(
-    part: Recorded, whole: Recorded, budget: AlignmentBudget
+    part: Recorded, whole: Recorded, delays: Delays, budget: AlignmentBudget
 ) -> tuple[bool, tuple[Hole, ...] | None]:
     """Whether the first operation is missing, and the holes; no holes (None) where they cannot be told."""
-    at = _lay(part, whole, budget)
+    at = _lay(part, whole, delays.expected(part), budget)
     if at is None:
         return bool(part.shape[0] != whole.shape[0]), None
     missing = np.setdiff1d(np.arange(len(whole.shape)), at)
@@ -80,11 +113,13 @@ def _around(part: Recorded, at: IntArray, lost: int, mine: np.ndarray | None) ->
     )
 
 
-def _lay(part: Recorded, whole: Recorded, budget: AlignmentBudget) -> IntArray | None:
+def _lay(part: Recorded, whole: Recorded, began: int | None, budget: AlignmentBudget) -> IntArray | None:
     """Position in `whole` of each operation of `part`; None where they cannot be laid out."""
     main = whole.main
     if not set(part.stream.tolist()) <= set(whole.stream.tolist()):
-        return _lay_lane(part, whole, np.arange(len(part.shape)), np.arange(len(whole.shape)), None, budget)
+        return _lay_lane(
+            part, whole, np.arange(len(part.shape)), np.arange(len(whole.shape)), None, began, budget
+        )
     at = np.full(len(part.shape), -1, np.int64)
     offsets: tuple[IntArray, IntArray] | None = None
     streams = np.unique(part.stream).tolist()
@@ -92,7 +127,7 @@ def _lay(part: Recorded, whole: Recorded, budget: AlignmentBudget) -> IntArray |
         mine, theirs = np.flatnonzero(part.stream == stream), np.flatnonzero(whole.stream == stream)
         if stream != main and offsets is None:
             return None
-        found = _lay_lane(part, whole, mine, theirs, offsets, budget)
+        found = _lay_lane(part, whole, mine, theirs, offsets, began, budget)
         if found is None:
             return None
         at[mine] = found
@@ -107,6 +142,7 @@ def _lay_lane(
     mine: IntArray,
     theirs: IntArray,
     offsets: tuple[IntArray, IntArray] | None,
+    began: int | None,
     budget: AlignmentBudget,
 ) -> IntArray | None:
     """Lays the operations of one stream.
@@ -116,6 +152,7 @@ def _lay_lane(
         mine, theirs: their operations on the stream.
         offsets: (time in part, offset to whole) where the main stream is already laid out; without it the
             distances between neighbours count.
+        began: when the replay must have started.
         budget: reduced by the work done.
     """
     slack = len(theirs) - len(mine)
@@ -143,15 +180,16 @@ def _lay_lane(
         now = reached[np.arange(len(here)), best]
         if expected is not None:
             now = now + np.abs(reference[here] - expected[i])
-        elif i == 0:
-            now = now + _beginning(part, whole, int(start[0]), reference[here])
+        elif i == 0 and began is not None:
+            now = now + np.abs((start[0] - began) - (reference[here] - reference[0]))
         back.append((here, best))
         keep = now < _UNREACHABLE
         if not keep.any():
             return None
         cost, before = np.where(keep, now, _UNREACHABLE), here
     if expected is None and min(part.behind_ns, whole.behind_ns) > 0:
-        cost = cost + np.abs((part.behind_ns - start[-1]) - (whole.behind_ns - reference[before]))
+        # There may be any pause behind a replay, but what it lacks at its end must have fitted in.
+        cost = cost + np.maximum((whole.behind_ns - reference[before]) - (part.behind_ns - start[-1]), 0)
     result = np.empty(len(mine), np.int64)
     choice = int(cost.argmin())
     for i in range(len(mine) - 1, -1, -1):
@@ -159,13 +197,3 @@ def _lay_lane(
         result[i] = here[choice]
         choice = int(best[choice])
     return theirs[result]
-
-
-def _beginning(part: Recorded, whole: Recorded, start: int, reference: IntArray) -> IntArray:
-    """How badly the distance to what came before fits; a replay starts when the GPU is free or the launch is there."""
-    costs = [
-        np.abs((start - mine) - (reference - theirs))
-        for mine, theirs in ((part.before_ns, whole.before_ns), (part.launch_ns, whole.launch_ns))
-        if min(mine, theirs) > 0
-    ]
-    return np.minimum.reduce(costs) if costs else np.zeros(len(reference), np.int64)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavewise.decode.alignment import AlignmentBudget, Hole, Recorded, missing_from
+from wavewise.decode.alignment import AlignmentBudget, Delays, Hole, Recorded, missing_from
 from wavewise.decode.intervals import union_length
 
 _CANDIDATES = 16
@@ -23,6 +23,9 @@ _NOT_REPLACED = 0.75
 
 _FITS = 0.8
 """Durations vary from replay to replay: room for this share of what is lacking is room enough."""
+
+_MUCH = 0.1
+"""Share of a graph's time that must be lacking before its room tells anything: neighbours overlap by some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ def match(recorded: list[Recorded], order: list[int], count: int) -> Matched:
     complete, first_lost = np.zeros(count, bool), np.ones(count, bool)
     holes: list[tuple[Hole, ...] | None] = [None] * count
     budget = AlignmentBudget()
+    delays: dict[int, Delays] = {}
     position = {replay: at for at, replay in enumerate(order)}
     for at, signature in enumerate(signatures):
         whole = signatures[signature.whole]
@@ -82,7 +86,11 @@ def match(recorded: list[Recorded], order: list[int], count: int) -> Matched:
             if whole.damaged:
                 first_lost[replay] = recorded[replay].shape[0] != recorded[near].shape[0]
             else:
-                first_lost[replay], holes[replay] = missing_from(recorded[replay], recorded[near], budget)
+                if signature.whole not in delays:
+                    delays[signature.whole] = Delays.of([recorded[i] for i in whole.replays])
+                first_lost[replay], holes[replay] = missing_from(
+                    recorded[replay], recorded[near], delays[signature.whole], budget
+                )
     return Matched(graph=graph, size=size, complete=complete, first_lost=first_lost, holes=tuple(holes))
 
 
@@ -132,11 +140,13 @@ def _graph_of_its_own(
     Lost records do not recur so exactly: a graph that follows the larger one the same number of times each time
     (a draft model) is its own. And lost operations took their time: a replay that leaves no room for what it
     lacks did not lose it. Without launch geometry names alone must do, and graphs of two captured sizes can
-    differ by a few operations: then a part that recurs needs to be under half of the whole.
+    differ by a few operations: then a part of over half the whole is one, if it recurs often or in a row.
     """
     if len(small.replays) > 1:
         if not small.geometry and small.size * 2 > large.size:
-            return True
+            at = sorted(order.index(replay) for replay in small.replays)
+            in_a_row = at[-1] - at[0] == len(at) - 1
+            return in_a_row or len(small.replays) >= len(large.replays) / 2
         if _alternates(small, large, order):
             return True
     return _no_room(small, large, recorded)
@@ -153,6 +163,8 @@ def _no_room(small: _Signature, large: _Signature, recorded: list[Recorded]) -> 
         if lacking[shape] > 0:
             lacking[shape] -= 1
             missing_ns += duration
+    if missing_ns < _MUCH * sum(durations):
+        return False
     rooms = [room for replay in small.replays if (room := _room(recorded[replay], whole)) is not None]
     return bool(rooms) and float(np.median(rooms)) < _FITS * missing_ns
 

@@ -114,8 +114,15 @@ def structural_steps(operations: Operations, replays: Replays) -> StructuralStep
 
 
 def _usual(between: IntArray) -> float:
-    """What usually stands between two replays, from what stands before the first, between, and behind the last."""
-    return float(np.median(between[1:-1])) if len(between) > 2 else float(between[1:].max(initial=0))
+    """What usually stands between two replays: the lower quartile, since every second step may be a prefill.
+
+    Args:
+        between: what stands before the first replay, between each two, and behind the last.
+    """
+    inner = between[1:-1]
+    return (
+        float(np.percentile(inner, 25, method="lower")) if len(inner) else float(between[1:].max(initial=0))
+    )
 
 
 def _long(
