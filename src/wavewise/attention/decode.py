@@ -22,6 +22,8 @@ MAX_QUERIES = 4
 
 _CACHE_DTYPES = (torch.uint8, torch.int8, torch.float8_e4m3fn)
 _ALIGNMENT = 16
+_LARGEST_PAGE = 1 << 20
+"""Offsets inside a page are 32-bit numbers of bytes in the kernels."""
 _MOST_QUERIES = 65_535
 """CUDA's limit of a grid's z axis, on which the queries lie."""
 _INTERPRETED_GPU = "h200"
@@ -67,6 +69,9 @@ def _check_cache(cache: torch.Tensor, name: str) -> torch.Tensor:
     )
     pages, page_size = cache.shape[:2]
     _require(pages > 0 and page_size > 0, f"{name} has no pages")
+    _require(
+        page_size <= _LARGEST_PAGE, f"{name} has pages of {page_size:,} tokens: at most {_LARGEST_PAGE:,}"
+    )
     inner = cache.stride(3) == 1 and (page_size == 1 or cache.stride(1) == TOKEN_BYTES)
     _require(inner, f"{name} has strides {cache.stride()}: the bytes of a page must be contiguous")
     stride = cache.stride(0)

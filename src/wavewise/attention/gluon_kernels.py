@@ -1,15 +1,19 @@
-"""Warp-specialised split kernel for Hopper (sm_90), in Gluon. Bodies only: `decode` validates and launches.
+"""Warp-specialised split kernels for Hopper (sm_90), in Gluon. Bodies only: `decode` validates and launches.
 
-One CTA attends one block of 64 heads to one range of 64-token tiles. Its warps have three jobs:
+One CTA attends one block of heads to one range of tiles. `split_hopper` (64 heads, 32-token tiles) has warps with
+three jobs:
 
-* **gather** (8 warps): read the index, gather the 576-byte row and its 8 scale bytes into registers one tile
-  ahead, decode e4m3 to bf16 and write the tile to a ring in shared memory. Four threads own one row, so a
-  thread computes one address per tile, and the 128-byte swizzle sees no bank conflict.
-* **score** (4 warps, the default partition): S = Q K^T on 64x64 `wgmma`, online softmax inside the warpgroup
-  (a row never leaves its quad), P to shared memory, then P V for value dimensions 0 to 255.
+* **gather** (4 warps): copy indices, then 576-byte rows and their scale bytes, ahead of time and asynchronously, to
+  a staging ring; decode e4m3 to bf16 from there into a ring of KV tiles.
+* **score** (4 warps, the default partition): S = Q K^T by `wgmma`, online softmax inside the warpgroup (a row never
+  leaves its quad), P to shared memory, then P V for value dimensions 0 to 255.
 * **value** (4 warps): P V for value dimensions 256 to 511, with P and the rescale factor from shared memory.
 
 Q K^T is computed once, K is read from global memory once and serves as V from the same tile.
+`split_hopper_narrow` (8, 16 or 32 heads, 64-token tiles) has gather warps and one group that does the rest.
+
+Common names: T tokens of a tile, NB tiles in the ring, NWP gather warps, DEPTH staged units of 32 rows; `lo` and `hi`
+bound the CTA's tiles; K0 and K1 hold dimensions 0 to 255 and 256 to 511. The README draws it.
 """
 
 from triton.experimental import gluon
@@ -170,6 +174,7 @@ def _gather(
     scopes, lo, hi, indices, R0, R1, R2, R3, RS, K0, K1, bias, full, empty,
     T: gl.constexpr, NB: gl.constexpr, NWP: gl.constexpr, DEPTH: gl.constexpr, SHIFT: gl.constexpr,
 ):  # fmt: skip
+    """The gather warps' loop over the CTA's tiles."""
     # A unit is 32 rows. Its indices are fetched 2 (DEPTH - 1) units ahead of its decode, its rows DEPTH - 1 ahead,
     # by asynchronous copies that are waited for in order. (Loads to registers would not do: the compiler gives
     # all loads that a loop carries one scoreboard, so waiting for the oldest waits for the youngest as well.)
