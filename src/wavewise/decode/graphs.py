@@ -4,6 +4,7 @@ A graph is fixed when it is captured, so every replay of it has the same operati
 are a strict part of another's has lost records: the profiler's buffer overflowed, or the file is damaged.
 """
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
@@ -23,6 +24,9 @@ _NOT_REPLACED = 0.75
 
 _FITS = 0.8
 """Durations vary from replay to replay: room for this share of what is lacking is room enough."""
+
+_SAMPLES = 8
+"""Replays of a graph that are looked at to tell whether it is one."""
 
 _MUCH = 0.1
 """Share of a graph's time that must be lacking before its room tells anything: neighbours overlap by some."""
@@ -52,6 +56,22 @@ class _Signature:
     damaged: bool = False
 
 
+class _Order:
+    """The replays in launch order."""
+
+    def __init__(self, replays: list[int]) -> None:
+        self.replays = replays
+        self.position = {replay: at for at, replay in enumerate(replays)}
+
+    def nearest(self, replay: int, signature: _Signature) -> int:
+        """The replay of a signature that was launched nearest to `replay`; a signature's are in launch order."""
+        at = bisect_left(signature.replays, self.position[replay], key=self.position.__getitem__)
+        return min(
+            signature.replays[max(0, at - 1) : at + 1],
+            key=lambda other: abs(self.position[other] - self.position[replay]),
+        )
+
+
 def match(recorded: list[Recorded], order: list[int], count: int) -> Matched:
     """Matches replays with graphs.
 
@@ -65,7 +85,8 @@ def match(recorded: list[Recorded], order: list[int], count: int) -> Matched:
         count: how many replays there are, those without any recorded operation included (at the end).
     """
     signatures = _signatures(recorded, order)
-    _find_wholes(signatures, recorded, order)
+    launched = _Order(order)
+    _find_wholes(signatures, recorded, launched)
     _find_damaged(signatures)
     graph = np.full(count, -1, np.int64)
     size = np.full(count, -1, np.int64)
@@ -73,7 +94,6 @@ def match(recorded: list[Recorded], order: list[int], count: int) -> Matched:
     holes: list[tuple[Hole, ...] | None] = [None] * count
     budget = AlignmentBudget()
     delays: dict[int, Delays] = {}
-    position = {replay: at for at, replay in enumerate(order)}
     for at, signature in enumerate(signatures):
         whole = signatures[signature.whole]
         for replay in signature.replays:
@@ -82,7 +102,7 @@ def match(recorded: list[Recorded], order: list[int], count: int) -> Matched:
             if complete[replay]:
                 first_lost[replay], holes[replay] = False, ()
                 continue
-            near = min(whole.replays, key=lambda other: abs(position[other] - position[replay]))
+            near = launched.nearest(replay, whole)
             if whole.damaged:
                 first_lost[replay] = recorded[replay].shape[0] != recorded[near].shape[0]
             else:
@@ -113,7 +133,7 @@ def _signatures(recorded: list[Recorded], order: list[int]) -> list[_Signature]:
     ]
 
 
-def _find_wholes(signatures: list[_Signature], recorded: list[Recorded], order: list[int]) -> None:
+def _find_wholes(signatures: list[_Signature], recorded: list[Recorded], order: _Order) -> None:
     """Sets `whole` of the signatures that are a part of a larger one."""
     having: dict[int, list[int]] = defaultdict(list)
     for at, small in enumerate(signatures):
@@ -132,28 +152,29 @@ def _find_wholes(signatures: list[_Signature], recorded: list[Recorded], order: 
                 having[shape].append(at)
 
 
-def _graph_of_its_own(
-    small: _Signature, large: _Signature, recorded: list[Recorded], order: list[int]
-) -> bool:
+def _graph_of_its_own(small: _Signature, large: _Signature, recorded: list[Recorded], order: _Order) -> bool:
     """Whether a part is a graph of its own, not a replay that lost records.
 
     Lost records do not recur so exactly: a graph that follows the larger one the same number of times each time
     (a draft model) is its own. And lost operations took their time: a replay that leaves no room for what it
     lacks did not lose it. Without launch geometry names alone must do, and graphs of two captured sizes can
-    differ by a few operations: then a part of over half the whole is one, if it recurs often or in a row.
+    differ by a few operations: there even a little counts, if the part recurs often or in a row.
     """
     if len(small.replays) > 1:
         if not small.geometry and small.size * 2 > large.size:
-            at = sorted(order.index(replay) for replay in small.replays)
+            at = sorted(order.position[replay] for replay in small.replays)
             in_a_row = at[-1] - at[0] == len(at) - 1
-            return in_a_row or len(small.replays) >= len(large.replays) / 2
+            often = len(small.replays) >= len(large.replays) / 2
+            return (in_a_row or often) and _no_room(small, large, recorded, order, 0.0)
         if _alternates(small, large, order):
             return True
-    return _no_room(small, large, recorded)
+    return _no_room(small, large, recorded, order, _MUCH)
 
 
-def _no_room(small: _Signature, large: _Signature, recorded: list[Recorded]) -> bool:
-    """Whether what the small replays lack does not fit between the work before and behind them."""
+def _no_room(
+    small: _Signature, large: _Signature, recorded: list[Recorded], order: _Order, much: float
+) -> bool:
+    """Whether what the small replays lack (`much` of the whole or more) does not fit where it is missing."""
     whole = recorded[large.replays[0]]
     on_main = whole.stream == whole.main
     durations = (whole.end_ns - whole.start_ns)[on_main].tolist()
@@ -163,35 +184,37 @@ def _no_room(small: _Signature, large: _Signature, recorded: list[Recorded]) -> 
         if lacking[shape] > 0:
             lacking[shape] -= 1
             missing_ns += duration
-    if missing_ns < _MUCH * sum(durations):
+    if missing_ns < much * sum(durations):
         return False
-    rooms = [room for replay in small.replays if (room := _room(recorded[replay], whole)) is not None]
+    delays = Delays.of([recorded[replay] for replay in large.replays[:_SAMPLES]])
+    rooms = [
+        room
+        for replay in small.replays[:_SAMPLES]
+        if (room := _room(recorded[replay], recorded[order.nearest(replay, large)], delays)) is not None
+    ]
     return bool(rooms) and float(np.median(rooms)) < _FITS * missing_ns
 
 
-def _room(one: Recorded, whole: Recorded) -> int | None:
-    """Idle time of the main stream around and within a replay; None where an edge of the recording cuts it off."""
-    mine = one.stream == one.main
-    before, behind = one.before_ns, one.behind_ns
-    if before < 0:
-        if np.array_equal(one.shape, whole.shape[-len(one.shape) :]):
+def _room(one: Recorded, whole: Recorded, delays: Delays) -> int | None:
+    """How long the holes of a replay are; None where one reaches to an edge of the recording."""
+    _, holes = missing_from(one, whole, delays, AlignmentBudget())
+    total = 0
+    for lo, hi in holes or ((None, None),):
+        lo, hi = one.before_ns if lo is None else lo, one.behind_ns if hi is None else hi
+        if min(lo, hi) < 0:
             return None
-        before = int(one.start_ns.min())
-    if behind < 0:
-        if np.array_equal(one.shape, whole.shape[: len(one.shape)]):
-            return None
-        behind = int(one.end_ns.max())
-    return behind - before - union_length(one.start_ns[mine], one.end_ns[mine])
+        total += max(0, hi - lo)
+    return total - (0 if holes else union_length(one.start_ns, one.end_ns))
 
 
-def _alternates(small: _Signature, large: _Signature, order: list[int]) -> bool:
+def _alternates(small: _Signature, large: _Signature, order: _Order) -> bool:
     """Whether the same number of small replays stands between any two large ones."""
     if len(large.replays) < 2:
         return False
     mine, theirs = set(small.replays), set(large.replays)
     between: list[int] = []
     run: int | None = None
-    for replay in order:
+    for replay in order.replays:
         if replay in theirs:
             if run is not None:
                 between.append(run)

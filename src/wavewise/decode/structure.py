@@ -63,8 +63,9 @@ def _period(sequence: IntArray) -> int:
 
 
 def _repeating(sequence: IntArray, lag: int) -> float:
-    """Share of replays that are the same again `lag` replays later."""
-    return int(np.count_nonzero(sequence[lag:] == sequence[:-lag])) / (len(sequence) - lag)
+    """Share of replays that are the same again `lag` replays later; -1 (unknown) is the same as any."""
+    now, later = sequence[:-lag], sequence[lag:]
+    return int(np.count_nonzero((now == later) | (now < 0) | (later < 0))) / len(now)
 
 
 def phase(replays: Replays, known: IntArray, lag: int) -> int:
