@@ -6,7 +6,7 @@ import msgspec
 
 from wavewise.trace.kineto.blocks import Block, Layout, Stretch
 from wavewise.trace.kineto.events import Rows, Tables
-from wavewise.trace.kineto.repair import repair
+from wavewise.trace.kineto.repair import mend
 from wavewise.trace.kineto.scan import scan
 from wavewise.trace.kineto.typed import UNREADABLE, typed, typed_lines, typed_list
 from wavewise.trace.notes import Notes
@@ -72,7 +72,7 @@ def read_block(block: Block, layout: Layout, tables: Tables) -> BlockResult:
 def repaired(stretch: Stretch, tables: Tables) -> Rows | None:
     """Rung 3: the rows of a stretch of text once mended."""
     notes = Notes()
-    rows = typed_list(repair(stretch.in_brackets(), notes), tables)
+    rows = typed_list(b"[%b]" % mend(stretch.text, notes), tables)
     if rows is not None:
         rows.notes.update(notes)
     return rows

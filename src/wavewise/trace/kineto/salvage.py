@@ -163,12 +163,16 @@ class Salvager:
         return self._past_damage(start, ends[0])
 
     def _accept(self, piece: bytes, mend: Mend | None = None) -> bool:
-        notes = Notes()
+        notes = None
         try:
-            event = decode_event(mend(piece, notes) if mend else piece)
+            if mend is not None:
+                notes = Notes()
+                piece = mend(piece, notes)
+            event = decode_event(piece)
         except UNREADABLE:
             return False
-        self._builder.notes.update(notes)
+        if notes:
+            self._builder.notes.update(notes)
         self._builder.add(event)
         self._builder.events += 1
         self._behind_event = True
