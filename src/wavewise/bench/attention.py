@@ -377,7 +377,7 @@ def measure(settings: Settings, device: torch.device | str, say: Callable[[Row],
         "compute_capability": capability,
         "versions": {
             "wavewise": __version__,
-            "torch": torch.__version__,
+            "torch": str(torch.__version__),
             "triton": triton.__version__,
             "cuda": torch.version.cuda,
         },
