@@ -3,9 +3,9 @@
     python benchmarks/fuzz_reader.py TRACE [TRACE ...] [--minutes 10] [--seed 0] [--keep FOLDER]
 
 Each round takes one trace, in one of several layouts, damages it in one to four places and reads it twice, with
-two block sizes. It fails when the reader raises anything but its own errors, takes over ten seconds of processor time, answers
-differently for the same bytes, or loses more GPU operations than the damage can account for. What fails is kept
-in FOLDER, to become a test.
+two block sizes. It fails when the reader raises anything but its own errors, takes over ten seconds of processor
+time, answers differently for the same bytes, or loses more GPU operations than the damage can account for. What
+fails is kept in FOLDER, to become a test.
 """
 
 import argparse

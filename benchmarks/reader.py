@@ -3,10 +3,11 @@
     python benchmarks/reader.py SOURCE.json.gz --maker MAKE_BIG_TRACE.py [--gb 1] [--runs 5] [--peers]
 
 SOURCE is a trace in Kineto's own layout; MAKE_BIG_TRACE replicates it to the wanted size (any program that takes
-`IN OUT --gb N` and keeps the layout). Each run is a process of its own, start-up included; wall seconds are
-medians, processor seconds are those of all its processes, memory is the peak of the resident sets of all its processes together, sampled every few milliseconds
-(shared pages count in each, so the true figure is lower). Values are compared before anything is timed: a layout
-that does not give the same frames as the others is reported as wrong, not as fast.
+`IN OUT --gb N` and keeps the layout). Each run is a process of its own, start-up included. Wall seconds are medians;
+processor seconds are those of all its processes; memory is the peak of the resident sets of all its processes
+together, sampled every few milliseconds (shared pages count in each, so the true figure is lower). Values are
+compared before anything is timed: a layout that does not give the same frames as the others is reported as wrong,
+not as fast.
 
 Peers run when `--peers` names a Python that has them (HolisticTraceAnalysis, TraceLens).
 """
