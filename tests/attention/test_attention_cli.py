@@ -94,3 +94,79 @@ def test_bench_without_a_gpu_says_so(tmp_path):
     done = run("bench", "attention", "--json", str(tmp_path / "there.json"))
     assert done.returncode == 2
     assert "--force" in done.stderr
+
+
+@pytest.fixture
+def faked(monkeypatch):
+    """The bench command with its GPU part replaced by what it would have returned."""
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    import torch
+
+    import wavewise.bench.attention as bench
+    import wavewise.bench.gpu as gpu
+
+    check = {"case": "plain", "heads": 64, "config": "c", "num_splits": 1, "relative_error": 2e-3}
+    checks = [{**check, "lse_error": 0.0, "faults": []}]
+    row = {"batch": 8, "heads": 64, "scopes": [512], "floor_us": 1.0, "max_rel_err": 2e-3}
+    rows = [
+        {"kernel": "wavewise", **row, "median_us": 10.0, "samples_us": [10.0], "num_splits": 4},
+        {"kernel": "flashmla", **row, "median_us": 15.0, "samples_us": [15.0]},
+    ]
+    asked = []
+
+    def measure(settings, device, say):
+        asked.append(settings)
+        return {"gpu": "fake", "versions": {"torch": str(torch.__version__)}, "rows": rows}
+
+    monkeypatch.setattr(gpu, "require_gpu", lambda: None)
+    monkeypatch.setattr(bench, "check", lambda device: checks)
+    monkeypatch.setattr(bench, "measure", measure)
+    return checks, asked
+
+
+def invoke(*arguments):
+    from typer.testing import CliRunner
+
+    from wavewise.cli.app import build
+
+    return CliRunner().invoke(build(), ["bench", "attention", *arguments])
+
+
+@pytest.mark.kernels
+def test_bench_writes_what_it_measured(faked, tmp_path):
+    _, asked = faked
+    target = tmp_path / "new" / "out.json"
+    done = invoke("--batch", "8", "--heads", "64", "--json", str(target))
+    assert done.exit_code == 0, done.output
+    assert "1 checks, 0 red" in done.output
+    assert "1.50" in done.output
+    found = json.loads(target.read_text(encoding="utf-8"))
+    assert found["rows"][0]["median_us"] == 10.0
+    assert found["checks"][0]["case"] == "plain"
+    assert asked[0].batches == [8]
+    assert invoke("--sweep").exit_code == 0
+    assert asked[1].sweep
+    assert asked[1].scopes == ((128, 512),)
+
+
+@pytest.mark.kernels
+def test_bench_times_nothing_on_a_red_check(faked):
+    from wavewise.errors import RegressionFound
+
+    checks, asked = faked
+    checks[0]["faults"] = ["relative error 2e-2 exceeds 0.0067"]
+    done = invoke("--batch", "8")
+    assert isinstance(done.exception, RegressionFound)
+    assert done.exception.exit_status == 1
+    assert "nothing was timed" in str(done.exception)
+    assert asked == []
+
+
+@pytest.mark.kernels
+def test_bench_refuses_wrong_lists(faked):
+    assert "supported are" in str(invoke("--heads", "24").exception)
+    assert "at least 1" in str(invoke("--batch", "0").exception)
+    _, asked = faked
+    assert invoke("--check-only").exit_code == 0
+    assert asked == []
