@@ -168,3 +168,19 @@ def test_a_fault_of_ours_is_one_line_too(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 70
     assert "boom" in one_line(done)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["--version"], ["ledger", "list"], ["levers", "--list"]])
+def test_a_full_disk_behind_the_output_is_one_clear_line(words: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*WAVEWISE, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert one_line(done) == "wavewise: standard output cannot be written (No space left on device)"

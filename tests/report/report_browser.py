@@ -23,7 +23,8 @@ class Browser:
 
     def __init__(self) -> None:
         assert CHROMIUM is not None
-        self._profile = tempfile.TemporaryDirectory()
+        # Chrome's helpers may still write there for a moment after it has ended.
+        self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         # The protocol's pipe mode: Chrome reads commands from descriptor 3 and answers on 4.
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()

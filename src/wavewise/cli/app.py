@@ -4,6 +4,7 @@ Command modules import only typer, the standard library and `wavewise.errors` at
 the work is imported inside the command's function, so that `wavewise --help` stays instant.
 """
 
+import errno
 import importlib
 import importlib.util
 import os
@@ -14,6 +15,8 @@ import typer
 
 from wavewise._version import __version__
 from wavewise.errors import UsageError, WavewiseError
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 _ArgumentError: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # type: ignore[assignment]
 """What the option parser raises for anything wrong on the command line; typer exports only this one kind."""
@@ -75,6 +78,7 @@ def main() -> None:
     """Entry point of the `wavewise` script: every error becomes one line on stderr and an exit status."""
     try:
         status = build()(standalone_mode=False)
+        sys.stdout.flush()  # a full disk or a reader that has gone shows here, not at exit with a traceback
     except WavewiseError as error:
         _end(str(error), error.exit_status)
     except _ArgumentError as error:
@@ -86,18 +90,27 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         _end("interrupted", 130)
     except BrokenPipeError:
-        # The reader of our output has gone (head, less). Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has gone (head, less).
+        _drop_output()
         sys.exit(141)
     except Exception as error:
         if os.environ.get("WAVEWISE_DEBUG"):
             raise
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            # Files are written by functions that name them; what is left is the stream that we print to.
+            _drop_output()
+            _end(f"standard output cannot be written ({error.strerror})", UsageError.exit_status)
         _end(
             f"internal error ({type(error).__name__}: {error}); please report it with the traceback that "
             "WAVEWISE_DEBUG=1 shows",
             70,
         )
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _drop_output() -> None:
+    """Sends what is still buffered nowhere; Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(message: str, status: int) -> NoReturn:
