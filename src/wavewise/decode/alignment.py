@@ -15,8 +15,9 @@ from wavewise.decode.intervals import IntArray
 Hole = tuple[int | None, int | None]
 """From ... to, in ns; None where it reaches to the work before or behind the replay."""
 
-_BUDGET = 400_000
-"""Comparisons of candidate pairs in all; beyond it, replays are laid out by order alone."""
+_BUDGET, _PER_OPERATION = 5_000_000, 50
+"""Work in all, in comparisons of candidate pairs (an operation costs as much as 50): a second or two. Where
+hundreds of replays lost records, those beyond it are laid out by order alone."""
 
 _UNREACHABLE = np.iinfo(np.int64).max // 4
 
@@ -91,16 +92,24 @@ def missing_from(
     part: Recorded, whole: Recorded, delays: Delays, budget: AlignmentBudget
 ) -> tuple[bool, tuple[Hole, ...] | None]:
     """Whether the first operation is missing, and the holes; no holes (None) where they cannot be told."""
-    at = _lay(part, whole, delays.expected(part), budget)
+    began = delays.expected(part)
+    at = _lay(part, whole, began, budget)
+    late = began is not None and len(whole.shape) > 1 and _late(part, whole, began)
     if at is None:
-        return bool(part.shape[0] != whole.shape[0]), None
+        return late or bool(part.shape[0] != whole.shape[0]), None
     missing = np.setdiff1d(np.arange(len(whole.shape)), at)
     main = whole.main
     holes = [_around(part, at, int(lost), None) for lost in missing if whole.stream[lost] != main]
     on_main = whole.stream == main
     mine = part.stream == main if set(part.stream.tolist()) <= set(whole.stream.tolist()) else None
     holes += [_around(part, at, int(lost), mine) for lost in missing if on_main[lost]]
-    return bool(missing.size and missing[0] == 0), tuple(dict.fromkeys(holes))
+    first_lost = bool(missing.size and missing[0] == 0) or (budget.left < 0 and late)
+    return first_lost, tuple(dict.fromkeys(holes))
+
+
+def _late(part: Recorded, whole: Recorded, began: int) -> bool:
+    """Whether a replay was first seen later than its second operation should have been."""
+    return int(part.start_ns[0]) - began > int(whole.start_ns[1] - whole.start_ns[0])
 
 
 def _around(part: Recorded, at: IntArray, lost: int, mine: np.ndarray | None) -> Hole:
@@ -159,6 +168,10 @@ def _lay_lane(
     if slack < 0:
         return None
     shapes = whole.shape[theirs]
+    budget.left -= _PER_OPERATION * len(mine)
+    if budget.left < 0:
+        found = _by_order(part.shape[mine], shapes)
+        return None if found is None else theirs[found]
     start, reference = part.start_ns[mine], whole.start_ns[theirs]
     expected = None if offsets is None else start - np.interp(start, *offsets).astype(np.int64)
     cost = np.zeros(1, np.int64)
@@ -166,8 +179,6 @@ def _lay_lane(
     back: list[tuple[IntArray, IntArray]] = []
     for i in range(len(mine)):
         here = i + np.flatnonzero(shapes[i : i + slack + 1] == part.shape[mine[i]])
-        if budget.left < 0:
-            here = here[here > before[0]][:1]
         if not len(here):
             return None
         budget.left -= len(here) * len(before)
@@ -197,3 +208,20 @@ def _lay_lane(
         result[i] = here[choice]
         choice = int(best[choice])
     return theirs[result]
+
+
+def _by_order(part: IntArray, whole: IntArray) -> IntArray | None:
+    """Lays equal on equal as early as possible, a stretch at a time; None where the order does not allow it."""
+    result = np.empty(len(part), np.int64)
+    i = j = 0
+    while i < len(part):
+        ahead = np.flatnonzero(whole[j:] == part[i])
+        if not len(ahead):
+            return None
+        j += int(ahead[0])
+        length = min(len(part) - i, len(whole) - j)
+        unlike = np.flatnonzero(part[i : i + length] != whole[j : j + length])
+        length = int(unlike[0]) if len(unlike) else length
+        result[i : i + length] = np.arange(j, j + length)
+        i, j = i + length, j + length
+    return result

@@ -37,7 +37,7 @@ def bucket_of(
         shapes: the replay's operations with name, grid_x, grid_y, grid_z.
         batch_size: decoding requests, None when unknown.
         tokens: tokens that they decode in this step (more than batch_size with speculative decoding).
-        sm_count: to set persistent kernels aside when the batch size is unknown.
+        sm_count: to set persistent kernels aside.
     """
     counts, distinct = extents(shapes)
     if not counts:
@@ -51,7 +51,12 @@ def bucket_of(
     for factor in sorted({per_request, 1}, reverse=True):
         rows = batch_size * factor
         # Captured sizes are at most a power of two apart; the constant covers the coarse steps of small sizes.
-        fits = {e: c for e, c in counts.items() if rows <= e <= 2 * rows + 8 * factor and e % factor == 0}
+        # Persistent kernels launch one CTA per SM, whatever the batch.
+        fits = {
+            e: c
+            for e, c in counts.items()
+            if rows <= e <= 2 * rows + 8 * factor and e % factor == 0 and (e != sm_count or e == rows)
+        }
         if not fits:
             continue
         ranked = sorted(fits, key=lambda e: (-fits[e], e))

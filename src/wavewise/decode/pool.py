@@ -62,7 +62,7 @@ def operating_points(
         for row, times in zip(described[i].findings.decode, described[i].times, strict=True)
         if row.batch_size is not None
     ]
-    notes += _mixed_inputs(entries, models)
+    notes += _mixed_inputs(entries, models) or _unlike_devices([described[i].findings for i in leading])
     keys = _context_keys(entries)
     groups: dict[tuple[str | None, str, int | str | None, int | None], list[_Entry]] = {}
     for entry, key in zip(entries, keys, strict=True):
@@ -126,6 +126,23 @@ def _mixed_inputs(entries: Sequence[_Entry], models: Sequence[str | None]) -> li
     if not notes and (unlike := _unlike_models(entries)):
         notes.append(unlike)
     return notes
+
+
+def _unlike_devices(traces: Sequence[TraceFindings]) -> list[Note]:
+    """Traces of other GPUs or engines that have no clean step: nothing to fit, yet they do not belong together."""
+    return [
+        Note(
+            level="caution",
+            code=code,
+            message=f"The traces come from different {noun} ({', '.join(sorted(values))}); those without clean steps "
+            "are only described. Analyse each apart.",
+        )
+        for code, noun, values in (
+            ("different_gpus", "GPUs", {t.gpu.name for t in traces if t.gpu.name}),
+            ("different_engines", "engines", {t.engine for t in traces if t.engine != "unknown"}),
+        )
+        if len(values) > 1
+    ]
 
 
 def _unlike_models(entries: Sequence[_Entry]) -> Note | None:
@@ -217,7 +234,8 @@ def _repeat_notes(members: Sequence[_Entry]) -> list[Note]:
         Note(
             level="info",
             code="repeats_pooled",
-            message=f"Batch {batch} was recorded {count} times under the same conditions; the clean steps are pooled.",
+            message=f"Batch {batch} was recorded {count} times under conditions that nothing tells apart; the clean "
+            "steps are pooled.",
         )
     ]
     apart: list[str] = []
