@@ -15,15 +15,11 @@ BASE_NS = 5_121_164_779_381_254
 
 NORM = "void vllm::rms_norm_kernel<c10::BFloat16, 8, 2, true>(c10::BFloat16*, c10::BFloat16 const*, long, float, int)"
 GEMM = "nvjet_sm90_tst_64x80_64x11_1x4_h_bz_TNT"
-FILL = (
-    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, 1ul> >(int)"
-)
+FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, 1ul> >(int)"
 SPLIT = (
     "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4> >(flash::Flash_fwd_params)"
 )
-COMBINE = (
-    "void flash::flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<128, 64>, 4>(flash::Flash_fwd_params)"
-)
+COMBINE = "void flash::flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<128, 64>, 4>(flash::Flash_fwd_params)"
 MOE = "void marlin_moe_wna16::Marlin<1125899906909960l, 562949953487106l, 256, 1, 8, 8>(int4 const*, int)"
 ACT = "void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel>(c10::BFloat16*, c10::BFloat16 const*, int)"
 REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -131,7 +127,9 @@ def capture(rng: random.Random, bucket: int, plan: dict[str, int]) -> list[Node]
 class Player:
     """Plays a recording forward on one device."""
 
-    def __init__(self, rng: random.Random, device: int, tid: int, correlation: int, plan: dict[str, int]) -> None:
+    def __init__(
+        self, rng: random.Random, device: int, tid: int, correlation: int, plan: dict[str, int]
+    ) -> None:
         self.rng, self.device, self.tid, self.plan = rng, device, tid, plan
         self.correlation = correlation
         self.host = BASE_NS
@@ -158,8 +156,18 @@ class Player:
         free = self.main_free if stream == 7 else self.free.get(stream, 0)
         start = max(free + gap, launched + 5_000)
         self.ops.append(
-            Op(name, kind, self.device, stream, start, start + duration, self.correlation, launched, None,
-               grid if kind == "kernel" else None)  # fmt: skip
+            Op(
+                name,
+                kind,
+                self.device,
+                stream,
+                start,
+                start + duration,
+                self.correlation,
+                launched,
+                None,
+                grid if kind == "kernel" else None,
+            )
         )
         if stream == 7:
             self.main_free = start + duration
@@ -194,16 +202,36 @@ class Player:
                 duration = node.duration + noise
                 self.free[node.stream] = start + duration
             self.ops.append(
-                Op(node.name, node.kind, self.device, node.stream, start, start + duration, self.correlation,
-                   launched, number, None if plan["rocm"] else node.grid)  # fmt: skip
+                Op(
+                    node.name,
+                    node.kind,
+                    self.device,
+                    node.stream,
+                    start,
+                    start + duration,
+                    self.correlation,
+                    launched,
+                    number,
+                    None if plan["rocm"] else node.grid,
+                )
             )
             first = False
         if plan["reaching"]:
             start = max(at - 5_000, self.free.get(990, 0))
             self.free[990] = start + plan["reaching"]
             self.ops.append(
-                Op(REDUCE, "kernel", self.device, 990, start, start + plan["reaching"], self.correlation, launched,
-                   number, None if plan["rocm"] else (24, 1, 1))  # fmt: skip
+                Op(
+                    REDUCE,
+                    "kernel",
+                    self.device,
+                    990,
+                    start,
+                    start + plan["reaching"],
+                    self.correlation,
+                    launched,
+                    number,
+                    None if plan["rocm"] else (24, 1, 1),
+                )
             )
         self.main_free = at
 
@@ -221,16 +249,20 @@ def marker_name(engine: str, kind: str, batch: int, tokens: int, rng: random.Ran
         }[kind]
         if engine == "sglang":
             return name, []
-        a, t, b = {"prefill": (requests, tokens, 0), "mixed": (requests, tokens, batch), "idle": (0, 0, 0)}.get(
-            kind, (0, 0, batch)
-        )
+        a, t, b = {
+            "prefill": (requests, tokens, 0),
+            "mixed": (requests, tokens, batch),
+            "idle": (0, 0, 0),
+        }.get(kind, (0, 0, batch))
         return name, [
             f"execute_{t + b}_context_{a}(sq{t}sk{t}sqsq{t}sqsk{t})_generation_{b}(sq{b}sk{b * 1025}sqsq{b}sqsk{b})"
         ]
     if engine == "long":
-        a, t, b = {"prefill": (requests, tokens, 0), "mixed": (requests, tokens, batch), "idle": (0, 0, 0)}.get(
-            kind, (0, 0, batch)
-        )
+        a, t, b = {
+            "prefill": (requests, tokens, 0),
+            "mixed": (requests, tokens, batch),
+            "idle": (0, 0, 0),
+        }.get(kind, (0, 0, batch))
         return (
             f"execute_{t + b}_context_{a}(sq{t}sk{t}sqsq{t}sqsk{t})_generation_{b}(sq{b}sk{b * 1025}sqsq{b}sqsk{b})",
             [],
@@ -435,7 +467,12 @@ def _quoted(text: str) -> str:
 
 
 def document(
-    recordings: list[Recording], *, markers: bool = True, launches: bool = True, gpus: int = 1, rank: int | None = None
+    recordings: list[Recording],
+    *,
+    markers: bool = True,
+    launches: bool = True,
+    gpus: int = 1,
+    rank: int | None = None,
 ) -> str:
     """The Kineto document that holds what was recorded."""
     events: list[str] = []
@@ -480,7 +517,9 @@ def document(
         f'"sharedMemPerMultiprocessor":233472}}'
         for i in range(gpus)
     )
-    ranked = f'"distributedInfo":{{"backend":"nccl","rank":{rank},"world_size":2}},' if rank is not None else ""
+    ranked = (
+        f'"distributedInfo":{{"backend":"nccl","rank":{rank},"world_size":2}},' if rank is not None else ""
+    )
     return (
         f'{{"schemaVersion":1,{ranked}"deviceProperties":[{properties}],"traceEvents":[\n'
         + ",\n".join(events)
@@ -550,6 +589,7 @@ class Truth:
     idle: Counter[str]
     steps: list[StepTruth]
     losses: bool
+    intervals: list[tuple[int, int]]
 
 
 def truth_of(recording: Recording) -> Truth:
@@ -593,7 +633,7 @@ def truth_of(recording: Recording) -> Truth:
     idle, burst_spots = _idle(recording, seen, steps)
     _judge(steps, burst_spots)
     losses = any(op.lost for op in recording.ops)
-    return Truth(hi - lo, union(intervals), sum(e - s for s, e in intervals), idle, steps, losses)
+    return Truth(hi - lo, union(intervals), sum(e - s for s, e in intervals), idle, steps, losses, intervals)
 
 
 def _idle(recording: Recording, seen: list[Op], steps: list[StepTruth]) -> tuple[Counter[str], list[int]]:
