@@ -80,6 +80,50 @@ def test_repeats_of_one_point_are_pooled(tmp_path: Path, sweep: Findings) -> Non
     assert codes(pooled)["repeats_pooled"] == "info"
 
 
+def test_a_file_named_twice_counts_once(tmp_path: Path, sweep: Findings) -> None:
+    named = CONTEXT4K / "bs008.json.gz"
+    link = tmp_path / "link.json.gz"
+    link.symlink_to(named.resolve())
+    for paths in ([named, named], [named, link], [CONTEXT4K, named]):
+        found = wavewise.analyze(paths)
+        point = next(p for p in found.operating_points if p.batch_size == 8)
+        single = next(p for p in sweep.operating_points if p.batch_size == 8)
+        assert point.clean_steps == single.clean_steps
+        assert len(found.traces) == (7 if CONTEXT4K in paths else 1)
+        (note,) = [n for n in found.notes if n.code == "named_again"]
+        assert "bs008.json.gz is named 2 times" in note.message
+        assert "repeats_pooled" not in codes(found)
+    # What is known of it by one of its names holds for the file.
+    labels = {named: {"context": "4k"}}
+    (point,) = wavewise.analyze([link, named], settings=Settings(labels=labels)).operating_points
+    assert point.context_length == 4096
+
+
+def test_other_gpus_are_said_first_even_without_a_clean_step(tmp_path: Path) -> None:
+    def to_h100(document: dict[str, Any]) -> None:
+        document["deviceProperties"][0] |= {"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_000_000_000}
+        document["distributedInfo"] = {"backend": "nccl", "rank": 5, "world_size": 8}
+
+    def to_rank_7(document: dict[str, Any]) -> None:
+        document["distributedInfo"] = {"backend": "nccl", "rank": 7, "world_size": 8}
+
+    other = changed_copy(CONTEXT4K / "falling-bucket096.json.gz", tmp_path / "other.json.gz", to_h100)
+    rank_7 = changed_copy(CONTEXT4K / "bs008.json.gz", tmp_path / "seven.json.gz", to_rank_7)
+    found = wavewise.analyze([rank_7, other])
+    (note,) = [n for n in found.notes if n.code == "different_gpus"]
+    assert note.level == "caution"
+    assert "H100" in note.message
+    assert "H200" in note.message
+    # Rank 5 of another GPU's run does not stand for rank 7 of this one.
+    assert [p.batch_size for p in found.operating_points] == [8]
+    assert "one_rank_stands_for_all" not in codes(found)
+
+
+def test_an_empty_gpu_name_is_no_name() -> None:
+    with pytest.raises(UsageError, match="unknown GPU ''"):
+        wavewise.analyze([CONTEXT4K / "bs008.json.gz"], settings=Settings(gpu=""))
+
+
 def test_unlabelled_contexts_that_differ_are_noticed() -> None:
     found = wavewise.analyze([CONTEXT4K / "bs064.json.gz", SWEEP / "context12k"])
     (note,) = [n for n in found.notes if n.code == "repeats_differ"]
@@ -177,7 +221,10 @@ def test_targets_are_answered(sweep: Findings) -> None:
 
 def test_contexts_within_five_per_cent_are_one() -> None:
     # A recording's batches decode a little further each while the others are recorded.
-    labels = {CONTEXT4K / "bs008.json.gz": {"context": "4200"}, CONTEXT4K / "bs016.json.gz": {"context": "4400"}}
+    labels = {
+        CONTEXT4K / "bs008.json.gz": {"context": "4200"},
+        CONTEXT4K / "bs016.json.gz": {"context": "4400"},
+    }
     found = wavewise.analyze(list(labels), settings=Settings(labels=labels))
     assert [(p.batch_size, p.context_length) for p in found.operating_points] == [(8, 4300), (16, 4300)]
     assert "different_contexts" not in codes(found)

@@ -161,6 +161,21 @@ def test_the_command_keeps_the_decode_rows(
     assert len(read(small)[0].operations) == 5 * 5  # three clean steps, and their neighbours
 
 
+def test_without_out_it_writes_here_after_the_trace(
+    decoding: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    words = ["trim", str(decoding), "--steps", "3", "--scrub"]
+    result = CliRunner().invoke(build(), words)
+    assert result.exit_code == 0, result.output
+    (small,) = here.iterdir()
+    assert small.name == decoding.name.split(".json")[0] + ".trim.json.gz"
+    assert len(read(small)[0].operations) == 5 * 5
+    assert isinstance(CliRunner().invoke(build(), words).exception, UsageError)  # it is there already
+
+
 def test_a_range_keeps_just_those_steps(decoding: Path, tmp_path: Path) -> None:
     small = tmp_path / "small.json"
     result = CliRunner().invoke(build(), ["trim", str(decoding), "--range", "2:3", "-o", str(small)])

@@ -1,14 +1,14 @@
 """The main job: traces in, Findings out. Composes the floors below and computes nothing itself."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from wavewise._version import __version__
 from wavewise.analysis.conclusions import conclude
-from wavewise.analysis.files import DescribedFile, Unreadable, describe_files, sources
+from wavewise.analysis.files import DescribedFile, Source, Unreadable, describe_files, sources
 from wavewise.analysis.recordings import recorded_points, telemetry_of
 from wavewise.analysis.settings import Label as Label
 from wavewise.analysis.settings import Settings as Settings
@@ -16,7 +16,7 @@ from wavewise.decode import FamilyRules
 from wavewise.decode.pool import Context, operating_points
 from wavewise.decode.ranks import compare_ranks
 from wavewise.errors import UsageError
-from wavewise.findings import Findings
+from wavewise.findings import Findings, Note
 from wavewise.hardware import catalogue
 from wavewise.trace import Progress
 
@@ -52,7 +52,7 @@ def analyze(
     if not given:
         raise UsageError("nothing to analyse: name a trace file or a folder of traces")
     gpus = catalogue(settings.gpus)
-    if settings.gpu:
+    if settings.gpu is not None:
         gpus.find(settings.gpu)
     FamilyRules.load(settings.rules)
     files = describe_files(sources(given, settings), settings, progress, unreadable)
@@ -72,8 +72,20 @@ def _measured(files: Sequence[DescribedFile]) -> Findings:
     return Findings(
         wavewise=__version__,
         traces=traces,
-        notes=notes,
+        notes=(*_named_again(file.source for file in files), *notes),
         ranks=compare_ranks(traces),
         operating_points=points,
         recorded=recorded_points((file.source for file in files), traces),
     )
+
+
+def _named_again(named: Iterable[Source]) -> list[Note]:
+    return [
+        Note(
+            level="info",
+            code="named_again",
+            message=f"{source.file.name} is named {source.named_times} times; it is one recording and counts once.",
+        )
+        for source in named
+        if source.named_times > 1
+    ]

@@ -75,7 +75,7 @@ def conclude(
 
 
 def _shape(measured: Findings, settings: Settings) -> ModelShape | None:
-    kernels = [row for trace in measured.traces for row in trace.kernels]
+    kernels = [trace.kernels for trace in measured.traces]
     return cut_to_layers(load_shape(settings.model), kernels) if settings.model else recognise(kernels)
 
 

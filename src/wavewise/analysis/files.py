@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,12 +32,14 @@ class Source:
         file: the file itself.
         label: what the user says of `given`.
         run: the recording that it belongs to, if there is a run.json beside it.
+        named_times: how often the paths bring it; it counts once.
     """
 
     given: Path
     file: Path
     label: Label
     run: Run | None
+    named_times: int = 1
 
     @property
     def named(self) -> bool:
@@ -69,16 +71,27 @@ class DescribedFile:
 
 
 def sources(given: Sequence[Path], settings: Settings) -> list[Source]:
-    """Every trace file that the paths name, in order.
+    """Every trace file that the paths name, in order, each once: a file named again is no second recording.
+
+    A file counts as named itself, and has the labels of all paths that bring it, however often it is named.
 
     Raises:
         InputError: a path does not exist, or a folder holds no trace.
     """
-    return [
-        Source(given=path, file=file, label=settings.labels.get(path, {}), run=_run_beside(file))
-        for path in given
-        for file in find_traces([path], recursive=settings.recursive)
-    ]
+    found: dict[Path, Source] = {}
+    for path in given:
+        label = settings.labels.get(path, {})
+        for file in find_traces([path], recursive=settings.recursive):
+            source = Source(given=path, file=file, label=label, run=_run_beside(file))
+            before = found.setdefault(file.resolve(), source)
+            if before is not source:
+                found[file.resolve()] = replace(
+                    before,
+                    given=before.given if before.named else path,
+                    label={**before.label, **label},
+                    named_times=before.named_times + 1,
+                )
+    return list(found.values())
 
 
 def describe_files(
@@ -135,7 +148,7 @@ def _describe_file(
 ) -> tuple[Described, ...] | WavewiseError:
     """All documents and devices of one file; the error where it cannot be used (errors travel as values)."""
     gpus = catalogue(settings.gpus)
-    gpu = gpus.find(settings.gpu) if settings.gpu else None
+    gpu = gpus.find(settings.gpu) if settings.gpu is not None else None
     context, told_by = source.context()
     try:
         traces = read(source.file, progress=progress)

@@ -1,5 +1,6 @@
 """`wavewise trim`: a small part of a trace that analyses to the same decode rows, safe to share."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,11 +24,15 @@ def register(app: typer.Typer) -> None:
 def trim(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="The trace file.", show_default=False)],
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            "--out", "-o", metavar="OUT", help="Where to write: .json, or .json.gz.", show_default=False
+            "--out",
+            "-o",
+            metavar="OUT",
+            help="Where to write: .json, or .json.gz. Else here, named after TRACE: NAME.trim.json.gz.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     steps: Annotated[
         int,
         typer.Option(
@@ -65,6 +70,7 @@ def trim(
     from wavewise.trace import read
     from wavewise.trace import trim as trimming
 
+    out = out or Path(f"{_stem(trace)}.trim.json.gz")
     if not out.name.endswith((".json", ".json.gz")):
         raise UsageError(f"{out}: the result is Kineto JSON; name it .json or .json.gz")
     wanted = _range(only) if only is not None else None
@@ -103,6 +109,11 @@ def trim(
     )
 
 
+def _stem(trace: Path) -> str:
+    """The trace's name without what tells its format."""
+    return re.sub(r"(\.(json|sqlite))?(\.(gz|zst))?$", "", trace.name) or "trace"
+
+
 def _range(text: str) -> range:
     first, colon, last = text.partition(":")
     if not (first.isdigit() and (last or first).isdigit() and (colon or not last)):
@@ -116,7 +127,8 @@ def _within(rows: "Sequence[StepRow]", wanted: range) -> list[int]:
 
 def _clean(rows: "Sequence[StepRow]", count: int) -> list[int]:
     """Per batch size, the run of up to `count` clean steps whose median step time is nearest to that of all of
-    them, with the step before and the step after."""
+    them, with the step before and the step after.
+    """
     import statistics
 
     chosen: set[int] = set()

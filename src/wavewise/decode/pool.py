@@ -85,11 +85,17 @@ def _leading(described: Sequence[Described]) -> tuple[list[int], list[Note]]:
     for i, one in enumerate(described):
         by_file.setdefault((one.findings.path, one.findings.document), []).append(i)
     chosen = [min(members, key=lambda i: described[i].findings.device) for members in by_file.values()]
-    ranks = {i: described[i].findings.rank for i in chosen}
-    several = {rank for rank in ranks.values() if rank is not None}
-    if len(several) > 1:
-        lowest = min(several)
-        chosen = [i for i in chosen if ranks[i] in (None, lowest)]
+    runs: dict[tuple[str | None, str, int | None], int] = {}
+    for i in chosen:
+        if (rank := described[i].findings.rank) is not None:
+            run = _run_of(described[i].findings)
+            runs[run] = min(rank, runs.get(run, rank))
+    chosen = [
+        i
+        for i in chosen
+        if described[i].findings.rank is None
+        or described[i].findings.rank == runs[_run_of(described[i].findings)]
+    ]
     left = len(described) - len(chosen)
     if not left:
         return chosen, []
@@ -101,6 +107,11 @@ def _leading(described: Sequence[Described]) -> tuple[list[int], list[Note]]:
             "operating points and scaling rest on the lowest.",
         )
     ]
+
+
+def _run_of(trace: TraceFindings) -> tuple[str | None, str, int | None]:
+    """What the ranks of one run have in common; a rank of another run is nobody's stand-in."""
+    return trace.gpu.name, trace.engine, trace.world_size
 
 
 def _mixed_inputs(entries: Sequence[_Entry], models: Sequence[str | None]) -> list[Note]:
