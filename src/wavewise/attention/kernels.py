@@ -194,7 +194,7 @@ def split_portable(
 
 
 @triton.jit
-def combine(
+def sparse_mla_combine(
     partial, partial_lse, sink, out, lse_out, out_stride_n, out_stride_h, lse_stride_n, lse_stride_h,
     H: tl.constexpr, SPLITS: tl.constexpr, BLOCK_S: tl.constexpr, HAS_SINK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
@@ -240,7 +240,7 @@ def combine(
 
 
 @triton.jit
-def baseline(
+def tiled_sparse_mla_baseline(
     query, cache_a, index_a, length_a, cache_e, index_e, length_e, sink, out, lse_out,
     scale_log2, queries_per_request, bound_a, bound_e, page_a, page_e, stride_a, stride_e,
     index_stride_a, index_stride_e, query_stride_n, query_stride_h, out_stride_n, out_stride_h,

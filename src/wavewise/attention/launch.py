@@ -171,7 +171,7 @@ def launch_combine(
 ) -> None:
     """Merge partials [N, splits, H, 512] (contiguous) into out [N, H, 512] and lse [N, H]; the sink goes in here."""
     options: dict[str, Any] = {} if interpreted() else {"num_warps": COMBINE_WARPS, "launch_pdl": pdl}
-    kernels.combine[(problem.heads, problem.queries)](
+    kernels.sparse_mla_combine[(problem.heads, problem.queries)](
         partial,
         partial_lse,
         lse if problem.sink is None else problem.sink,
@@ -194,6 +194,6 @@ def launch_baseline(problem: Problem, out: torch.Tensor, lse: torch.Tensor, bloc
     """The (B, H) kernel that the mission starts from, one CTA per query and head."""
     strides = [out.stride(0), out.stride(1), lse.stride(0), lse.stride(1)]
     options: dict[str, Any] = {} if interpreted() else {"num_warps": 8}
-    kernels.baseline[(problem.queries, problem.heads)](
+    kernels.tiled_sparse_mla_baseline[(problem.queries, problem.heads)](
         *_arguments(problem, out, lse), *strides, **_flags(problem), BLOCK_T=block_t, **options
     )
