@@ -111,6 +111,47 @@ def test_devices_of_one_file_are_never_mixed(seed: int, threads: int, tmp_path: 
         check(findings_of(trace, i), truth_of(recording))
 
 
+@pytest.mark.parametrize("shared_thread", [True, False])
+def test_a_lost_replay_is_of_the_device_whose_turn_it_was(shared_thread: bool, tmp_path: Path) -> None:
+    plan = plan_of(random.Random(5)) | {"tail_after": 0, "two": 0, "eager_decode": 0, "rocm": 0}
+    whole, damaged = (
+        play(
+            random.Random(5),
+            device=i,
+            correlation=1_000 + 100_000 * i,
+            plan=plan,
+            steps=[("decode", 8, 0)] * 8,
+        )
+        for i in range(2)
+    )
+    damaged.ops = [replace(op, start=op.start + 1_500, end=op.end + 1_500) for op in damaged.ops]
+    for op in damaged.ops:
+        op.lost = op.replay == 4
+    for call in damaged.calls:
+        call.tid = 4100 if shared_thread else 4200
+    damaged.steps = []
+    trace = written(tmp_path, [whole, damaged], gpus=2)
+    expected = [False, True, True, True, True, True, True, False]
+    assert [row.clean for row in findings_of(trace, 0).steps] == expected
+    expected[3:5] = [False, False]  # the hit one, and the one before it, whose end is unknown
+    assert [row.clean for row in findings_of(trace, 1).steps] == expected
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_no_step_is_clean_where_every_replay_lost_records(share: float, tmp_path: Path) -> None:
+    plan = plan_of(random.Random(5)) | {"two": 0, "eager_decode": 0, "rocm": 0, "layers": 5}
+    recording = play(random.Random(11), plan=plan, steps=[("decode", 8, 0)] * 12)
+    rng = random.Random(3)
+    for number in range(12):
+        mine = [op for op in recording.ops if op.replay == number]
+        for op in rng.sample(mine, max(2, round(share * len(mine)))):
+            op.lost = True
+    found = findings_of(written(tmp_path, [recording]))
+    assert not any(row.clean for row in found.steps)
+    assert found.decode == ()
+    assert "lost_records" in {warning.code for warning in found.events.warnings}
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_the_gpu_alone_tells_the_replays(seed: int, tmp_path: Path) -> None:
     """Neither markers nor launches: as many replays of the same spans, and no batch size."""

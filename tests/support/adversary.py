@@ -489,13 +489,13 @@ def document(
                         f'"ts":{_us(start + 900_000)},"dur":{_us(end - start)},"args":{{"External id":1}}}}'
                     )
         if launches:
-            for call in recording.calls:
-                if call.recorded:
-                    events.append(
-                        f'{{"ph":"X","cat":"cuda_runtime","name":"{call.name}","pid":4100,"tid":{call.tid},'
-                        f'"ts":{_us(call.start)},"dur":{_us(call.duration)},'
-                        f'"args":{{"cbid":211,"correlation":{call.correlation}}}}}'
-                    )
+            events += [
+                f'{{"ph":"X","cat":"cuda_runtime","name":"{call.name}","pid":4100,"tid":{call.tid},'
+                f'"ts":{_us(call.start)},"dur":{_us(call.duration)},'
+                f'"args":{{"cbid":211,"correlation":{call.correlation}}}}}'
+                for call in recording.calls
+                if call.recorded
+            ]
         for op in recording.ops:
             if op.lost:
                 continue

@@ -16,6 +16,9 @@ from wavewise.decode.intervals import union_length
 _CANDIDATES = 16
 """Larger graphs that a replay is compared with: bounds the work on recordings of thousands of graphs."""
 
+_BY_CHANCE = 3
+"""How often the same loss may recur by chance, since layers are alike."""
+
 _ALIKE = 0.5
 """Two damaged replays of one graph share at least this share of their operations."""
 
@@ -225,8 +228,10 @@ def _alternates(small: _Signature, large: _Signature, order: _Order) -> bool:
 
 
 def _find_damaged(signatures: list[_Signature]) -> None:
-    """Marks graphs of which every replay lost records: each occurs once, and they complement each other."""
-    single = [s for at, s in enumerate(signatures) if s.whole == at and len(s.replays) == 1 and s.geometry]
+    """Marks graphs of which every replay lost records: none recurs often, and they complement each other."""
+    single = [
+        s for at, s in enumerate(signatures) if s.whole == at and len(s.replays) <= _BY_CHANCE and s.geometry
+    ]
     leaders: list[_Signature] = []
     for one in single:
         for leader in leaders[:_CANDIDATES]:

@@ -6,6 +6,7 @@ is not in the trace, operations that share a correlation id, or carry a graph id
 Which graph each is of, and what of it was lost: `graphs.py`.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,9 +136,41 @@ def host_launches(trace: Trace, device: int) -> HostLaunches:
     if len(trace.device_ids()) > 1:
         on_my_threads = [tuple(at) in threads for at in orphans.select("pid", "tid").iter_rows()]
         orphans = orphans.filter(pl.Series(on_my_threads, dtype=pl.Boolean))
+        orphans = _of_this_turn(orphans, calls, trace, device)
     lost = orphans.filter(~pl.col("graph"))["start_ns"].to_numpy()
     calls = pl.concat([mine, orphans.filter("graph")]).sort("start_ns")
     return HostLaunches(calls=calls, lost_ns=lost, threads=threads)
+
+
+def _of_this_turn(orphans: pl.DataFrame, calls: pl.DataFrame, trace: Trace, device: int) -> pl.DataFrame:
+    """Drops lost graph launches that were another device's turn, where one thread launches for several.
+
+    A thread serves its devices in turn, so a launch without operations is of the device that usually follows the
+    one before it.
+    """
+    if not orphans["graph"].any():
+        return orphans
+    devices = trace.operations.select("correlation", "device").unique("correlation")
+    launched = (
+        calls.filter("graph").join(devices, on="correlation", how="left").sort("pid", "tid", "start_ns")
+    )
+    follows: dict[tuple[int, int, int], Counter[int]] = {}
+    last: tuple[int, int, int] | None = None
+    turns: list[tuple[int, tuple[int, int, int]]] = []
+    for pid, tid, correlation, on in launched.select("pid", "tid", "correlation", "device").iter_rows():
+        same_thread = last is not None and last[:2] == (pid, tid)
+        if on is None and last is not None and same_thread:
+            turns.append((correlation, last))
+            on = follows[last].most_common(1)[0][0] if follows.get(last) else last[2]
+        elif on is not None and last is not None and same_thread:
+            follows.setdefault(last, Counter())[on] += 1
+        last = (pid, tid, on) if on is not None else None
+    others = [
+        correlation
+        for correlation, before in turns
+        if follows.get(before) and follows[before].most_common(1)[0][0] != device
+    ]
+    return orphans.filter(~pl.col("correlation").is_in(others))
 
 
 def _lost_copies(calls: pl.DataFrame, orphans: pl.DataFrame) -> pl.Expr:
