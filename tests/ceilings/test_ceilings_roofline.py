@@ -208,29 +208,32 @@ LAYER = "sm90::decode::flash_fwd_splitkv_mla_fp8_sparse_kernel<x>"
 
 
 def test_recognition_needs_every_pattern_and_counts_layers() -> None:
-    found = recognise([kernel(HC, 43), kernel(OPS, 43), kernel(LAYER, 43)])
+    found = recognise([[kernel(HC, 43), kernel(OPS, 43), kernel(LAYER, 43)]])
     assert found is not None
     assert (found.layer_count, found.layers_counted) == (43, True)
-    cut = recognise([kernel(HC, 8), kernel(OPS, 8), kernel(LAYER, 8), kernel(LAYER, 8, 16)])
+    cut = recognise([[kernel(HC, 8), kernel(OPS, 8), kernel(LAYER, 8), kernel(LAYER, 8, 16)]])
     assert cut is not None
     assert cut.layers == ("window", "window", "sparse", "heavy", "sparse", "heavy", "sparse", "heavy")
     assert "8 of 43 layers" in cut.origin
-    assert recognise([kernel(OPS, 43), kernel(LAYER, 43)]) is None  # the larger model has another hidden size
-    assert recognise([kernel(HC.replace("16384u", "28672u"), 61), kernel(OPS, 61)]) is None
+    assert recognise([[kernel(OPS, 43), kernel(LAYER, 43)]]) is None  # the larger model has another hidden size
+    assert recognise([[kernel(HC.replace("16384u", "28672u"), 61), kernel(OPS, 61)]]) is None
     assert recognise([]) is None
+    again = recognise([[kernel(HC, 8), kernel(OPS, 8), kernel(LAYER, 3), kernel(LAYER, 5)]] * 2)
+    assert again is not None  # two recordings of one batch size have eight layers each, not sixteen
+    assert again.layer_count == 8
 
 
 def test_a_named_shape_is_cut_to_the_layers_that_ran() -> None:
     named = load_shape("deepseek-v4-flash")
-    assert cut_to_layers(named, [kernel(LAYER, 8)]).layer_count == 8
-    assert cut_to_layers(named, [kernel("other", 8)]).layer_count == 43
+    assert cut_to_layers(named, [[kernel(LAYER, 8)]]).layer_count == 8
+    assert cut_to_layers(named, [[kernel("other", 8)]]).layer_count == 43
     # Different counts at different batch sizes, or more than the model has, tell nothing.
-    assert cut_to_layers(named, [kernel(LAYER, 8), kernel(LAYER, 9, 16)]).layer_count == 43
-    assert cut_to_layers(named, [kernel(LAYER, 86)]).layer_count == 43
+    assert cut_to_layers(named, [[kernel(LAYER, 8), kernel(LAYER, 9, 16)]]).layer_count == 43
+    assert cut_to_layers(named, [[kernel(LAYER, 86)]]).layer_count == 43
 
 
 def test_uncounted_layers_keep_the_experts_but_give_no_floor() -> None:
-    found = recognise([kernel(HC, 43), kernel(OPS, 43)])
+    found = recognise([[kernel(HC, 43), kernel(OPS, 43)]])
     assert found is not None
     assert not found.layers_counted
     assert found.expert_shape is not None
@@ -251,7 +254,7 @@ def sweep():
 @recorded
 def test_recorded_floors_lie_below_what_was_measured_and_close_enough_to_mean_something() -> None:
     found = sweep()
-    shape = recognise(row for trace in found.traces for row in trace.kernels)
+    shape = recognise(trace.kernels for trace in found.traces)
     assert shape is not None
     assert shape.layer_count == 8
     rows = [row for row in ceilings(found.operating_points, shape, H200) if row.basis == "kernel_sum"]

@@ -171,27 +171,30 @@ def load_shape(name: str) -> ModelShape:
     return _parse(text, f"model shape {name}")
 
 
-def recognise(kernels: Iterable[KernelRow]) -> ModelShape | None:
+def recognise(recordings: Iterable[Iterable[KernelRow]]) -> ModelShape | None:
     """The shipped shape that the kernels' names give away, cut to the layers that run; else None.
+
+    Args:
+        recordings: the kernels of each trace.
 
     The layer count is that of `layer_kernel`'s launches per step. Where no such kernel is found, the experts'
     constants stand, but `layers_counted` is False and no roofline floor is computed from the shape.
     """
-    rows = tuple(kernels)
-    names = {row.name for row in rows}
+    traces = tuple(map(tuple, recordings))
+    names = {row.name for rows in traces for row in rows}
     for shape in _shipped().values():
         if not shape.recognise or not all(
             any(re.search(pattern, name) for name in names) for pattern in shape.recognise
         ):
             continue
         found = msgspec.structs.replace(shape, layers_counted=False, origin="recognised by kernel names")
-        return cut_to_layers(found, rows)
+        return cut_to_layers(found, traces)
     return None
 
 
-def cut_to_layers(shape: ModelShape, kernels: Iterable[KernelRow]) -> ModelShape:
-    """The shape with the layers that the trace's launches show, where `layer_kernel` tells them."""
-    layers = _layers(shape, tuple(kernels))
+def cut_to_layers(shape: ModelShape, recordings: Iterable[Iterable[KernelRow]]) -> ModelShape:
+    """The shape with the layers that each trace's launches show, where `layer_kernel` tells them."""
+    layers = _layers(shape, recordings)
     if layers is None:
         return shape
     cut = "" if layers == shape.layer_count else f", {layers} of {shape.layer_count} layers"
@@ -200,14 +203,16 @@ def cut_to_layers(shape: ModelShape, kernels: Iterable[KernelRow]) -> ModelShape
     )
 
 
-def _layers(shape: ModelShape, rows: tuple[KernelRow, ...]) -> int | None:
-    """Layers by the launches of the layer kernel, alike at every batch size."""
+def _layers(shape: ModelShape, recordings: Iterable[Iterable[KernelRow]]) -> int | None:
+    """Layers by the launches of the layer kernel, alike in every trace at every batch size."""
     if shape.layer_kernel is None:
         return None
-    launches: dict[int | None, float] = {}
-    for row in rows:
-        if re.search(shape.layer_kernel, row.name):
-            launches[row.batch_size] = launches.get(row.batch_size, 0.0) + row.launches_per_step
+    launches: dict[tuple[int, int | None], float] = {}
+    for trace, rows in enumerate(recordings):
+        for row in rows:
+            if re.search(shape.layer_kernel, row.name):
+                where = trace, row.batch_size
+                launches[where] = launches.get(where, 0.0) + row.launches_per_step
     counts = set(launches.values())
     if len(counts) != 1:
         return None

@@ -146,7 +146,7 @@ def _shape(findings: "Findings", model: str | None) -> "ModelShape | None":
         return None
     from wavewise.ceilings import cut_to_layers, load_shape
 
-    return cut_to_layers(load_shape(model), [row for trace in findings.traces for row in trace.kernels])
+    return cut_to_layers(load_shape(model), [trace.kernels for trace in findings.traces])
 
 
 def _show(findings: "Findings", json: Path | None) -> None:

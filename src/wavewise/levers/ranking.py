@@ -86,7 +86,7 @@ def _completed(known: Known, findings: Findings, shape: ModelShape | None) -> Kn
     Without a collective in its decode steps one GPU computes every layer alone.
     """
     if shape is None:
-        shape = recognise(kernel for trace in findings.traces for kernel in trace.kernels)
+        shape = recognise(trace.kernels for trace in findings.traces)
     families = {kernel.family for trace in findings.traces for kernel in trace.kernels}
     if known.gpus is None and not families & {"all_reduce", "collective_other"}:
         known = replace(known, gpus=1)
