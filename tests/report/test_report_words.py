@@ -149,3 +149,9 @@ def test_control_characters_and_surrogates_never_survive(text: str) -> None:
     assert not any((ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 for char in cleaned)
     cleaned.encode("utf-8")
     assert printable("\x1b[31mred\udc80") == "?[31mred?"
+
+
+def test_a_family_that_begins_a_sentence_has_a_capital() -> None:
+    assert families_in_words(
+        "`attention_split` grows. `dense_gemm` and `kv_cache` do not. `moe_gemm` does."
+    ) == ("Attention split grows. Dense GEMM and KV cache do not. MoE GEMM does.")

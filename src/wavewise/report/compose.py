@@ -64,7 +64,8 @@ def in_words(section: Section) -> Section:
 
 
 def _cell_in_words(cell: Cell) -> Cell:
-    words = families_in_words(cell.text)
+    # A cell is no sentence: what it names stays lower case.
+    words = families_in_words(f" {cell.text}")[1:]
     return cell if words == cell.text else replace(cell, text=words, hover=cell.hover or cell.text.strip("`"))
 
 
@@ -103,7 +104,7 @@ def notes(findings: Findings) -> tuple[str, ...]:
     ranked = sorted(
         findings.notes, key=lambda note: LEVELS.index(note.level) if note.level in LEVELS else len(LEVELS)
     )
-    lines = [f"{words.get(note.level, 'Note')}: {note.message}" for note in ranked]
+    lines = [f"{words.get(note.level, 'Note')}: {families_in_words(note.message)}" for note in ranked]
     stops = sum(line.startswith(f"{words['stop']}:") for line in lines)
     return (*lines[:stops], *cautions(findings), *lines[stops:])
 

@@ -2,7 +2,7 @@
 
 from wavewise.findings import Findings, LedgerMatch, Lever
 from wavewise.report.section import Cell, Column, Section, Table, code, listing, number
-from wavewise.report.words import amount, family_words, percent, us
+from wavewise.report.words import amount, capital, family_words, percent, us
 
 _EXPLAINED = 5
 """How many savings are spelled out in sentences; the table of bases has them all."""
@@ -51,7 +51,7 @@ def headlines(findings: Findings) -> tuple[str, ...]:
 def tried_sentences(levers: tuple[Lever, ...]) -> tuple[str, ...]:
     """What each tried lever could at most have bought."""
     return tuple(
-        f"Tried: {lever.tried.name}. {lever.tried.sentence[0].upper()}{lever.tried.sentence[1:]}"
+        f"Tried: {lever.tried.name}. {capital(lever.tried.sentence)}"
         + (f"; the ledger says {lever.verdict_in_ledger} here." if lever.verdict_in_ledger else ".")
         for lever in levers
         if lever.tried is not None

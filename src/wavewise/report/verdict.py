@@ -9,7 +9,7 @@ from wavewise.findings import FamilyRow, Findings
 from wavewise.report.points import PointView, labels_in_short, main_point, points, thinned
 from wavewise.report.safety import idle_unsafe
 from wavewise.report.section import code, listing
-from wavewise.report.words import family_words, ms, percent, plural, short_kernel, short_path, us
+from wavewise.report.words import capital, family_words, ms, percent, plural, short_kernel, short_path, us
 from wavewise.units import NS_PER_MS
 
 LITTLE_WAITING = 0.03
@@ -84,7 +84,7 @@ def dominant(point: PointView, findings: Findings) -> str:
     parts = [f"{family_words(row.family)} {percent(row.sum_us_per_step / total)}" for row in rest]
     behind = f", followed by {listing(parts)}" if parts else ""
     sentence = (
-        f"{_capital(family_words(first.family))} is {percent(first.sum_us_per_step / total)} of the "
+        f"{capital(family_words(first.family))} is {percent(first.sum_us_per_step / total)} of the "
         f"{point.unit}'s summed kernel time ({us(first.sum_us_per_step)} of {us(total)}){behind}"
     )
     dear = [item for item in dear_helpers(findings) if item.point.label == point.label]
@@ -156,7 +156,7 @@ def no_decode(findings: Findings) -> tuple[str, ...]:
             reason = trace.decode_reason or "It holds no clean decode step"
             groups.setdefault((trace.path, reason.rstrip(".")), []).append(trace.device)
     return tuple(
-        f"{code(short_path(path))} has no decode row{_on(devices)}. {_capital(reason)}."
+        f"{code(short_path(path))} has no decode row{_on(devices)}. {capital(reason)}."
         for (path, reason), devices in groups.items()
     )
 
@@ -239,7 +239,3 @@ def point_sentence(point: PointView) -> str:
 
 def _share(part: float, whole: float) -> str:
     return percent(part / whole if whole else 0.0)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -43,12 +43,23 @@ def family_words(family: str) -> str:
     return FAMILY_WORDS.get(family, family.replace("_", " "))
 
 
-_FAMILY_CODE = re.compile(rf"`({'|'.join(name for name in FAMILY_WORDS if name != 'other')})`")
+_FAMILY_KEYS = "|".join(name for name in FAMILY_WORDS if name != "other")
+_FAMILY_CODE = re.compile(rf"(?P<start>\A|(?<=\. ))?`(?P<family>{_FAMILY_KEYS})`")
 
 
 def families_in_words(text: str) -> str:
-    """A sentence with its families called by their words, where it quotes their keys."""
-    return _FAMILY_CODE.sub(lambda found: FAMILY_WORDS[found.group(1)], text)
+    """Sentences with their families called by their words, where they quote the keys."""
+    return _FAMILY_CODE.sub(_word_in_place, text)
+
+
+def _word_in_place(found: re.Match[str]) -> str:
+    words = FAMILY_WORDS[found["family"]]
+    return words if found["start"] is None else capital(words)
+
+
+def capital(text: str) -> str:
+    """The text as a sentence begins it; names such as KV stay as they are."""
+    return text[:1].upper() + text[1:]
 
 
 def engine_words(engine: str) -> str:

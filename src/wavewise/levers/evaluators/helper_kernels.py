@@ -33,11 +33,11 @@ def evaluate(view: View, spec: LeverSpec) -> Judgement:
             kept, formula = _reused(helper, launches, view)
         else:
             kept = spec.number("realised") * helper
-            formula = f"{spec.number('realised'):g} (assumed) x {helper:.1f} us of {pair.helper}"
+            formula = f"{spec.number('realised'):g} (assumed) x {helper:.1f} us of `{pair.helper}`"
         if kept <= 0.0:
             continue
         bound, saving = bound + (kept if pair.remedy == "reuse" else helper), saving + kept
-        parts.append(f"{formula} ({pair.helper} {helper:.1f} us against {helped:.1f} us of what it serves)")
+        parts.append(f"{formula} (`{pair.helper}` {helper:.1f} us against {helped:.1f} us of what it serves)")
         found.append(pair.helper)
         notes.append(_compare(view, pair))
     if not parts:
@@ -81,7 +81,7 @@ def _compare(view: View, pair: Pair) -> str:
 
 def _names(view: View, families: Sequence[str]) -> str:
     kernels = view.kernels_of(families)
-    return f"{families[0]} ({short_name(kernels[0].name)})" if kernels else families[0]
+    return f"`{families[0]}` ({short_name(kernels[0].name)})" if kernels else f"`{families[0]}`"
 
 
 def _pairs(spec: LeverSpec) -> tuple[Pair, ...]:
