@@ -159,6 +159,23 @@ def test_wrong_arguments_are_one_line(arguments: tuple[str, ...], says: str) -> 
     assert says in one_line(done)
 
 
+@pytest.mark.parametrize("words", [[], ["analyze"], ["occupancy"], ["audit"], ["trim"]])
+def test_no_arguments_print_the_help_and_one_line(words: list[str]) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert "Usage" in done.stdout
+    assert one_line(done).endswith(f"see {' '.join(['wavewise', *words])} --help")
+
+
+def test_a_closed_output_is_no_fault_of_ours() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&- 2>&-', "sh", *WAVEWISE, "analyze", str(CONTEXT4K / "bs001.json.gz")],
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0
+
+
 def test_a_fault_of_ours_is_one_line_too(tmp_path: Path) -> None:
     code = (
         "import sys; sys.argv = ['wavewise', 'analyze', 'x']; import wavewise.cli.app as app\n"

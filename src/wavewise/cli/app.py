@@ -76,15 +76,15 @@ def build() -> typer.Typer:
 
 def main() -> None:
     """Entry point of the `wavewise` script: every error becomes one line on stderr and an exit status."""
+    _open_closed_streams()
     try:
         status = build()(standalone_mode=False)
         sys.stdout.flush()  # a full disk or a reader that has gone shows here, not at exit with a traceback
     except WavewiseError as error:
         _end(str(error), error.exit_status)
     except _ArgumentError as error:
-        message = error.format_message().rstrip(".")
-        if not message:
-            sys.exit(UsageError.exit_status)  # no arguments at all: the help has been printed instead
+        # Without any argument the help has been printed, and the parser has no message of its own.
+        message = error.format_message().rstrip(".") or "nothing to do without arguments"
         command = error.ctx.command_path if error.ctx else "wavewise"
         _end(f"{message}; see {command} --help", UsageError.exit_status)
     except (typer.Abort, KeyboardInterrupt):
@@ -106,6 +106,13 @@ def main() -> None:
             70,
         )
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Gives a process that was started with stdout or stderr closed (`>&-`) one that goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lives
 
 
 def _drop_output() -> None:

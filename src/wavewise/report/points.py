@@ -178,9 +178,11 @@ def _labels(
     for describe in (_device, _gpu, _engine, _file):
         if len(set(labels)) == len(labels):
             return labels
-        twice = {label for label, count in Counter(labels).items() if count > 1}
+        told: dict[str, set[str]] = {}
+        for label, trace in zip(labels, firsts, strict=True):
+            told.setdefault(label, set()).add(describe(trace) if trace is not None else "")
         labels = [
-            f"{label}, {describe(trace)}" if label in twice and trace is not None else label
+            f"{label}, {describe(trace)}" if len(told[label]) > 1 and trace is not None else label
             for label, trace in zip(labels, firsts, strict=True)
         ]
     seen: Counter[str] = Counter()
