@@ -79,23 +79,25 @@ def family_time(
 def _sweep(result: FamilyTime, group: IntArray, family: IntArray, start: IntArray, end: IntArray) -> None:
     if not len(group):
         return
-    n, families = len(group), result.sum_ns.shape[1]
+    present, family = np.unique(family, return_inverse=True)
+    n = len(group)
     point = np.concatenate([start, end])
     owner = np.concatenate([group, group])
     order = np.lexsort((point, owner))
     point, owner = point[order], owner[order]
-    change = np.zeros((2 * n, families), np.int32)
-    sign = np.where(order < n, 1, -1)
-    change[np.arange(2 * n), np.concatenate([family, family])[order]] = sign
-    # Every group ends with nothing running, so one running sum serves all groups.
-    running = np.cumsum(change, axis=0)[:-1] > 0
     length = np.where(owner[1:] == owner[:-1], point[1:] - point[:-1], 0)
-    count = running.sum(axis=1)
-    weighted = running * length[:, None]
+    change = np.zeros((len(present), 2 * n), np.int32)
+    change[np.concatenate([family, family])[order], np.arange(2 * n)] = np.where(order < n, 1, -1)
+    # Every group ends with nothing running, so one running sum serves all groups. One family a row: the sums
+    # then run along memory.
+    running = np.cumsum(change, axis=1)[:, :-1] > 0
+    count = running.sum(axis=0)
     bounds = np.flatnonzero(np.concatenate([[True], owner[1:] != owner[:-1]]))
     where = owner[bounds]
     bounds = np.minimum(bounds, len(length) - 1)
-    result.busy_ns[where] += np.add.reduceat(weighted, bounds, axis=0)
-    result.exclusive_ns[where] += np.add.reduceat(weighted * (count == 1)[:, None], bounds, axis=0)
-    result.shared_ns[where] += np.add.reduceat(weighted / np.maximum(count, 1)[:, None], bounds, axis=0)
+    alone, split = length * (count == 1), length / np.maximum(count, 1)
+    for column, mine in zip(present, running, strict=True):
+        result.busy_ns[where, column] += np.add.reduceat(mine * length, bounds)
+        result.exclusive_ns[where, column] += np.add.reduceat(mine * alone, bounds)
+        result.shared_ns[where, column] += np.add.reduceat(mine * split, bounds)
     result.total_busy_ns[where] += np.add.reduceat(length * (count > 0), bounds)
