@@ -176,6 +176,15 @@ def test_different_models_are_never_fitted_together(tmp_path: Path) -> None:
     assert found.scaling is None
 
 
+def test_the_last_of_a_folder_without_readable_files_is_named_once(tmp_path: Path) -> None:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text("junk")
+    left_out: list[str] = []
+    with pytest.raises(InputError, match=r"b\.json"):
+        wavewise.analyze([tmp_path], unreadable=lambda path, _: left_out.append(path.name))
+    assert left_out == ["a.json"]
+
+
 def test_an_unreadable_file_of_a_folder_is_reported_and_the_rest_analysed(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{broken")
     changed_copy(CONTEXT4K / "bs008.json.gz", tmp_path / "b.json.gz", lambda _: None)

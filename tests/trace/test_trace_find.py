@@ -1,12 +1,14 @@
 """Which files of a folder are traces, and which rank wrote them."""
 
+import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
 from trace_samples import HEADER, kineto, steps
 
-from wavewise.errors import InputError
+from wavewise.errors import InputError, NothingToAnalyzeError
 from wavewise.trace import find_traces, read
 from wavewise.trace.ranks import rank_group, rank_in_name
 
@@ -51,6 +53,20 @@ def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
         find_traces([tmp_path])
     with pytest.raises(InputError, match=r"absent\.json: no such file"):
         find_traces([tmp_path / "absent.json"])
+
+
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(InputError, match="write it to a file first"):
+        read(tmp_path / "pipe.json")
+
+
+def test_a_cut_before_the_first_gpu_record_is_not_blamed_on_the_profiler(tmp_path: Path) -> None:
+    text = kineto(steps())
+    packed = gzip.compress(b" " * 10_000 + text)
+    (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 3])
+    with pytest.raises(NothingToAnalyzeError, match="cut off"):
+        read(tmp_path / "cut.json.gz")
 
 
 @pytest.mark.parametrize(

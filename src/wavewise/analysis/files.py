@@ -103,19 +103,22 @@ def describe_files(
         InputError, NothingToAnalyzeError: a file that the user named cannot be used, or none of a folder can.
     """
     result: list[DescribedFile] = []
-    last: WavewiseError | None = None
+    failed: list[tuple[Path, WavewiseError]] = []
     for at, (source, outcome) in enumerate(_outcomes(found, settings, progress)):
         if progress:
             progress(f"read {source.file.name}", (at + 1) / len(found))
         if isinstance(outcome, WavewiseError):
             if source.named:
                 raise outcome
-            last = outcome
-            if unreadable:
-                unreadable(source.file, outcome)
+            failed.append((source.file, outcome))
         else:
             result.append(DescribedFile(source=source, described=outcome))
-    if not result and last is not None:
+    # With nothing left, the last one becomes the error itself; it need not be named twice.
+    last = None if result or not failed else failed.pop()[1]
+    for path, error in failed:
+        if unreadable:
+            unreadable(path, error)
+    if last is not None:
         raise last
     return result
 

@@ -94,7 +94,11 @@ def _sentence(by: str, group: RankGroup, rows: Sequence[RankRow], straggler: int
         return f"{known}; no batch size is clean on all of them, so they are not compared."
     low, high = min(rows, key=lambda row: row.step_ms), max(rows, key=lambda row: row.step_ms)
     at = f"At batch {rows[0].batch_size}" if rows[0].batch_size is not None else "In their clean steps"
-    steps = f"{at} the step takes {low.step_ms:.2f} ms ({by} {low.rank}) to {high.step_ms:.2f} ms ({by} {high.rank})"
+    steps = (
+        f"{at} the step takes {low.step_ms:.2f} ms ({by} {low.rank}) to {high.step_ms:.2f} ms ({by} {high.rank})"
+        if high.step_ms > low.step_ms
+        else f"{at} the step takes {low.step_ms:.2f} ms on each"
+    )
     if straggler is None:
         waited = (
             "no collective kernel tells who waits"

@@ -1,6 +1,7 @@
 """Finds traces and reads them: knows the source of a file by its first bytes, never by its name."""
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +105,9 @@ def _first_bytes(path: str) -> bytes:
             raise InputError(f"{url}: an SQLite export cannot be read from afar; copy it here first")
         return start
     try:
+        # Before it is opened: a named pipe that nobody writes would hold us forever.
+        if stat.S_ISFIFO(os.stat(path).st_mode):
+            raise InputError(f"{path}: a pipe, and a trace is read more than once; write it to a file first")
         with open(path, "rb") as file:
             return file.read(len(SQLITE))
     except IsADirectoryError as error:

@@ -28,6 +28,9 @@ from wavewise.trace.source import UTF8_BOM, Limits, Text, open_text
 
 _HEAD_STEP = 1 << 16
 
+_CUT_OFF = ("truncated", "truncated_compression", "damaged_compression")
+"""Notes on a text that does not reach its end."""
+
 
 @dataclass(slots=True)
 class Document:
@@ -146,9 +149,13 @@ def _traces(path: str, documents: list[Document], tables: Tables) -> list[Trace]
             traces.append(trace)
     if not traces:
         what = "a trace without GPU activity" if events else "a trace without events, so without GPU activity"
-        raise NothingToAnalyzeError(
-            f"{path}: {what}; was the profiler allowed to record the GPU (CUPTI, rocprofiler)?"
+        cut_off = any(document.notes[code] for document in documents for code in _CUT_OFF)
+        why = (
+            "its text is cut off, and the GPU's records may lie beyond"
+            if cut_off
+            else "was the profiler allowed to record the GPU (CUPTI, rocprofiler)?"
         )
+        raise NothingToAnalyzeError(f"{path}: {what}; {why}")
     if without_gpu:
         note = Notes({"document_without_gpu": without_gpu})
         traces[0] = replace(traces[0], warnings=traces[0].warnings + note.warnings())
