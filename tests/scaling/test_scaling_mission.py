@@ -1,12 +1,15 @@
 """The mission's sweep, as values and as traces on disk through the command line."""
 
 import json
+import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
 from scaling_points import mission, mission_figures
 
 from support.decode_files import write_trace
+from wavewise.errors import UsageError
 from wavewise.scaling import fit_scaling, premise, scaling_model, throughput_target
 
 SIZES = [(32, 80), (32, 48, 64, 80), (8, 16, 32, 48, 64, 80)]
@@ -118,3 +121,28 @@ def test_waves_of_the_launches_make_a_staircase(tmp_path: Path) -> None:
     assert fit.model == "staircase"
     assert fit.parameters == pytest.approx({"floor_ms": 0.005, "per_wave_ms": 0.010}, rel=1e-6)
     assert next(c for c in fit.candidates if c.model == "staircase").parameters == 2
+
+
+def test_telemetry_is_judged_by_the_thresholds_given(traces: Path, tmp_path: Path) -> None:
+    from wavewise.cli.app import build
+
+    telemetry = tmp_path / "smi.csv"
+    telemetry.write_text(
+        "timestamp, utilization.gpu [%], utilization.memory [%], power.draw [W], power.limit [W]\n"
+        "2026/01/01 00:00:00.000, 97 %, 27 %, 342.0 W, 600.0 W\n"
+    )
+    shipped = resources.files("wavewise.ceilings").joinpath("thresholds.toml").read_text(encoding="utf-8")
+    mine = tmp_path / "thresholds.toml"
+    mine.write_text(re.sub(r"(?m)^bandwidth_bound_from = .*$", "bandwidth_bound_from = 0.2", shipped))
+    verdicts: list[str] = []
+    for words in ([], ["--thresholds", str(mine)]):
+        out = tmp_path / f"{len(words)}.json"
+        build()(
+            ["analyze", str(traces), "--telemetry", str(telemetry), *words, "--json", str(out)],
+            standalone_mode=False,
+        )
+        verdicts.append(json.loads(out.read_text())["signature"]["verdict"])
+    assert verdicts == ["latency-bound at low occupancy", "bandwidth-bound"]
+    with pytest.raises(UsageError, match="thresholds"):
+        mine.write_text("idle_below = 0.1")
+        build()(["scale", str(traces), "--thresholds", str(mine)], standalone_mode=False)

@@ -10,6 +10,7 @@ from wavewise.analysis.recordings import RecordedTelemetry
 from wavewise.analysis.settings import Settings
 from wavewise.ceilings import (
     ModelShape,
+    Thresholds,
     ceilings,
     cut_to_layers,
     load_shape,
@@ -126,12 +127,13 @@ def _baseline(settings: Settings) -> Findings | None:
 
 def _signature(settings: Settings, recorded: RecordedTelemetry | None) -> Signature | None:
     """What telemetry says. A file that the user names must be readable; a recording's own may be lost."""
+    limits, power_w = Thresholds.load(settings.thresholds), settings.power_limit_w
     if settings.telemetry is not None:
-        return signature(read_telemetry(settings.telemetry), power_limit_w=settings.power_limit_w)
+        return signature(read_telemetry(settings.telemetry), power_limit_w=power_w, thresholds=limits)
     if recorded is None:
         return None
     try:
         samples = read_telemetry(recorded.file, recorded.decoding)
-        return signature(samples, power_limit_w=settings.power_limit_w)
+        return signature(samples, power_limit_w=power_w, thresholds=limits)
     except InputError:
         return None

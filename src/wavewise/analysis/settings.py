@@ -29,6 +29,7 @@ class Settings:
         baseline: an earlier findings.json whose premises to check.
         telemetry: a file of GPU telemetry; a recording's own is used where none is named.
         power_limit_w: the board's power limit, where the telemetry does not hold it.
+        thresholds: a file of telemetry thresholds in the packaged ones' place.
         ledger: a team's ledger folder; the shipped entries take part in any case.
         tried: names of levers that somebody tried.
         known: facts that no trace holds, for the levers.
@@ -48,6 +49,7 @@ class Settings:
     baseline: Path | None = None
     telemetry: Path | None = None
     power_limit_w: float | None = None
+    thresholds: Path | None = None
     ledger: Path | None = None
     tried: tuple[str, ...] = ()
     known: Known = field(default_factory=Known)

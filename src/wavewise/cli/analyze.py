@@ -56,6 +56,7 @@ def analyze(
     baseline: options.BaselineOption = None,
     telemetry: options.TelemetryOption = None,
     power_limit: options.PowerLimitOption = None,
+    thresholds: options.ThresholdsOption = None,
     ledger: options.LedgerOption = None,
     tried: options.TriedOption = None,
     recursive: options.RecursiveOption = False,
@@ -82,6 +83,7 @@ def analyze(
         baseline=baseline,
         telemetry=telemetry,
         power_limit_w=power_limit,
+        thresholds=thresholds,
         ledger=ledger,
         tried=options.names(tried),
     )

@@ -64,6 +64,12 @@ PowerLimitOption = Annotated[
     float | None,
     typer.Option("--power-limit", metavar="W", help="The board's power limit, which dmon does not hold."),
 ]
+ThresholdsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--thresholds", metavar="FILE", help="What telemetry means (TOML), in the built-in's place."
+    ),
+]
 LedgerOption = Annotated[
     Path | None,
     typer.Option("--ledger", metavar="DIR", help="Your ledger; the packaged entries count beside it."),

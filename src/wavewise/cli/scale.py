@@ -37,6 +37,7 @@ def scale(
     baseline: options.BaselineOption = None,
     telemetry: options.TelemetryOption = None,
     power_limit: options.PowerLimitOption = None,
+    thresholds: options.ThresholdsOption = None,
     json: JsonOption = None,
     gpu: options.GpuOption = None,
     gpus: options.GpusOption = None,
@@ -64,6 +65,7 @@ def scale(
         baseline=baseline,
         telemetry=telemetry,
         power_limit_w=power_limit,
+        thresholds=thresholds,
     )
     if json is not None and json != STDOUT:
         output.refuse_existing([json], force)
