@@ -46,7 +46,7 @@ def split_labels(args: Sequence[str]) -> tuple[list[str], dict[Path, dict[str, s
     """Separates labels from all other words.
 
     Raises:
-        UsageError: no KEY=VALUE, an unknown key, or no path behind it.
+        UsageError: no KEY=VALUE, an unknown key, no path behind it, or two values for one path.
     """
     rest: list[str] = []
     labels: dict[Path, dict[str, str]] = {}
@@ -62,12 +62,16 @@ def split_labels(args: Sequence[str]) -> tuple[list[str], dict[Path, dict[str, s
                 )
             if key not in _KEYS:
                 raise UsageError(f"{_FLAG} {text!r}: unknown key {key!r}; known: {', '.join(_KEYS)}")
-            pending[key] = value
+            if pending.setdefault(key, value) != value:
+                raise UsageError(f"{_FLAG} {key}: one path cannot be both {pending[key]} and {value}")
             continue
         if pending:
             if word.startswith("-"):
                 break
-            labels.setdefault(Path(word), {}).update(pending)
+            known = labels.setdefault(Path(word), {})
+            for key, value in pending.items():
+                if known.setdefault(key, value) != value:
+                    raise UsageError(f"{_FLAG} {key}: {word} cannot be both {known[key]} and {value}")
             pending = {}
         rest.append(word)
     if pending:
