@@ -180,3 +180,20 @@ print(sorted(heavy & set(sys.modules)))
         env=os.environ | {"PYTHONPATH": folder},
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_names_to_type_are_whole_and_rows_are_level_at_their_first_line() -> None:
+    table = Table(
+        "t",
+        "A table",
+        (Column("lever", whole=True), Column("why"), Column("a long heading over a number", right=True)),
+        ((Cell("`a-lever-with-a-name-of-its-own`"), Cell("many words " * 12), Cell("1")),),
+    )
+    out = io.StringIO()
+    print_section(
+        Section("s", "S", tables=(table,)), Console(file=out, width=70, force_terminal=True, no_color=True)
+    )
+    text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    first = next(line for line in text.splitlines() if "many words" in line)
+    assert first.startswith("a-lever-with-a-name-of-its-own  many words")
+    assert first.rstrip().endswith(" 1")

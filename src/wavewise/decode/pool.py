@@ -1,6 +1,5 @@
 """Several traces -> operating points: repeats pooled, what does not belong together said first."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -257,7 +256,7 @@ def _repeat_notes(members: Sequence[_Entry]) -> list[Note]:
         ]
         low, high = min(values), max(values)
         if high - low > max(_REPEATS_MATTER_US, _REPEATS_DIFFER * low):
-            apart.append(f"{re.sub('_', ' ', family)} {low:,.0f} to {high:,.0f} us")
+            apart.append(f"`{family}` {low:,.0f} to {high:,.0f} us")
     if apart:
         notes.append(
             Note(

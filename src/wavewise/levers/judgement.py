@@ -40,7 +40,7 @@ def unknown(
     """Cannot be judged without `needs`; a bound may be known all the same."""
     return Judgement(
         saving_us=None,
-        basis=basis or f"not judged: needs {needs}",
+        basis=basis or "nothing that bounds it",
         evidence=evidence,
         needs=needs,
         upper_bound_us=upper_bound_us,

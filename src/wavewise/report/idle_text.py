@@ -28,8 +28,8 @@ PARTS = (
 
 ANSWERS = {
     "hardly waits": "nothing (it hardly waits)",
-    "replay gaps": "work inside graph replays",
-    "eager gaps": "work inside steps without a replay",
+    "replay gaps": "the next kernel, inside graph replays,",
+    "eager gaps": "the next kernel, inside steps without a replay,",
     "host": "the host, at step boundaries,",
     "requests": "requests",
     "unknown": "unknown",

@@ -131,7 +131,7 @@ def _ranking(saving: list[Lever]) -> Table | None:
         "levers",
         "Levers by predicted saving (those at the largest batch size first)",
         (
-            Column("lever"),
+            Column("lever", whole=True),
             Column("acts on", essential=False),
             Column("batch", right=True),
             Column("saving, us/step", right=True),
@@ -152,7 +152,7 @@ def _bases(saving: list[Lever]) -> Table | None:
     return Table(
         "lever-bases",
         "How each saving was computed, and on what evidence",
-        (Column("lever"), Column("basis"), Column("evidence", essential=False)),
+        (Column("lever", whole=True), Column("basis"), Column("evidence", essential=False)),
         tuple((Cell(code(lever.id)), Cell(lever.basis), Cell(lever.evidence)) for lever in saving),
         brief=20,
         detail=True,
@@ -168,7 +168,7 @@ def _idle(levers: tuple[Lever, ...]) -> Table | None:
     if not rows:
         return None
     return Table(
-        "levers-idle", "Levers with nothing to save here", (Column("lever"), Column("why")), rows, brief=6
+        "levers-idle", "Levers with nothing to save here", (Column("lever", whole=True), Column("why")), rows, brief=6
     )
 
 
@@ -184,7 +184,7 @@ def _open(levers: tuple[Lever, ...]) -> Table | None:
     return Table(
         "levers-open",
         "Levers that this input cannot judge",
-        (Column("lever"), Column("needs"), Column("what is known", essential=False)),
+        (Column("lever", whole=True), Column("needs"), Column("what is known", essential=False)),
         rows,
     )
 
@@ -198,7 +198,7 @@ def _ledger(levers: tuple[Lever, ...]) -> Table | None:
         "lever-ledger",
         "What the ledger holds for this platform",
         (
-            Column("lever"),
+            Column("lever", whole=True),
             Column("verdict"),
             Column("figure"),
             Column("holds"),

@@ -58,12 +58,14 @@ class Column:
         right: align right (numbers).
         term: glossary key of `terms.toml` that explains the column.
         essential: False for a column that a narrow medium may drop first.
+        whole: names that a reader types elsewhere, never cut where width is short.
     """
 
     title: str
     right: bool = False
     term: str | None = None
     essential: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True)

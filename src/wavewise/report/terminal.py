@@ -89,15 +89,19 @@ def _table(pen: Console, table: Table) -> None:
     shown = table.rows[: table.brief]
     widths = _widths(table, shown, pen.width)
     grid = RichTable(box=_RULED, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    headings = {
+        index: textwrap.wrap(table.columns[index].title, width) or [" "] for index, width in widths.items()
+    }
+    height = max(map(len, headings.values()))
     for index, width in widths.items():
-        column = table.columns[index]
-        heading = "\n".join(textwrap.wrap(column.title, width)) or " "
+        # Headings stand on the rule; in rows the first lines are level, so that a row reads from its name on.
+        raised = [""] * (height - len(headings[index]))
         grid.add_column(
-            Text(heading),
-            justify="right" if column.right else "left",
+            Text("\n".join([*raised, *headings[index]])),
+            justify="right" if table.columns[index].right else "left",
             width=width,
             overflow="fold",
-            vertical="bottom",
+            vertical="top",
         )
     for row in shown:
         grid.add_row(*(_cell(row[index], width) for index, width in widths.items()))
@@ -124,7 +128,8 @@ def _widths(table: Table, rows: tuple[tuple[Cell, ...], ...], width: int) -> dic
         needs[index] = max([title, *(len(plain(row[index].text)) for row in rows)])
         names = any(cell.text.startswith("`") for cell in (row[index] for row in rows))
         narrowest = max(title, NARROWEST_NAME if names else NARROWEST_TEXT)
-        floors[index] = needs[index] if column.right else min(needs[index], narrowest)
+        whole = column.right or column.whole
+        floors[index] = needs[index] if whole else min(needs[index], narrowest)
     keep = list(needs)
     for index in reversed(list(needs)):
         optional = not table.columns[index].essential
@@ -133,7 +138,7 @@ def _widths(table: Table, rows: tuple[tuple[Cell, ...], ...], width: int) -> dic
     widths = {index: floors[index] for index in keep}
     spare = width - sum(width + GUTTER for width in widths.values()) + GUTTER
     for index in keep:  # still too wide: text gives way, numbers never
-        if spare < 0 and not table.columns[index].right:
+        if spare < 0 and not table.columns[index].right and not table.columns[index].whole:
             taken = min(-spare, max(0, widths[index] - NARROWEST_TEXT // 2))
             widths[index] -= taken
             spare += taken
