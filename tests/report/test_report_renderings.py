@@ -197,3 +197,24 @@ def test_names_to_type_are_whole_and_rows_are_level_at_their_first_line() -> Non
     first = next(line for line in text.splitlines() if "many words" in line)
     assert first.startswith("a-lever-with-a-name-of-its-own  many words")
     assert first.rstrip().endswith(" 1")
+
+
+@pytest.mark.parametrize("width", [30, 45, 60, 80])
+def test_a_narrow_terminal_loses_columns_rather_than_digits(width: int) -> None:
+    numbers = ("1,234.567", "0.0895", "12,345,678")
+    table = Table(
+        "t",
+        "A table",
+        (Column("quantity"), *(Column(f"figure {n}", right=True) for n in "abc"), Column("law")),
+        ((Cell("a quantity of some length"), *map(Cell, numbers), Cell("expert activation")),),
+    )
+    out = io.StringIO()
+    print_section(
+        Section("s", "S", tables=(table,)), Console(file=out, width=width, force_terminal=True, no_color=True)
+    )
+    text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    assert max(map(len, text.splitlines())) <= width
+    shown = [n for n in "abc" if re.search(rf"(figure )?\b{n}\b", text.split("---")[0].split("A table")[1])]
+    found = [number for number in numbers if number in text]
+    assert found == list(numbers[: len(shown)])
+    assert found

@@ -143,6 +143,6 @@ def test_telemetry_is_judged_by_the_thresholds_given(traces: Path, tmp_path: Pat
         )
         verdicts.append(json.loads(out.read_text())["signature"]["verdict"])
     assert verdicts == ["latency-bound at low occupancy", "bandwidth-bound"]
+    mine.write_text("idle_below = 0.1")
     with pytest.raises(UsageError, match="thresholds"):
-        mine.write_text("idle_below = 0.1")
         build()(["scale", str(traces), "--thresholds", str(mine)], standalone_mode=False)

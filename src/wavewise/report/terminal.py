@@ -137,11 +137,15 @@ def _widths(table: Table, rows: tuple[tuple[Cell, ...], ...], width: int) -> dic
             keep.remove(index)
     widths = {index: floors[index] for index in keep}
     spare = width - sum(width + GUTTER for width in widths.values()) + GUTTER
-    for index in keep:  # still too wide: text gives way, numbers never
+    for (
+        index
+    ) in keep:  # still too wide: text gives way, numbers and names to type never: broken, they mislead
         if spare < 0 and not table.columns[index].right and not table.columns[index].whole:
             taken = min(-spare, max(0, widths[index] - NARROWEST_TEXT // 2))
             widths[index] -= taken
             spare += taken
+    while spare < 0 and len(keep) > 1:
+        spare += widths.pop(keep.pop()) + GUTTER
     # The narrowest wish first, so that short columns are whole and only long ones are squeezed.
     wishes = sorted((needs[index] - floors[index], index) for index in keep if needs[index] > floors[index])
     for position, (wish, index) in enumerate(wishes):
