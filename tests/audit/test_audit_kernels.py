@@ -234,6 +234,18 @@ def test_a_compiler_that_crashes_takes_no_audit_with_it(tmp_path):
         audit(f"{module}:scale_add", [{"BLOCK": 64}], ["h200"], signature=ZOO["scale_add"][0])
 
 
+def test_warnings_made_errors_are_none_of_the_compilers_business(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    module = tmp_path / "audit_warning.py"
+    module.write_text(
+        "import os, warnings\n"
+        + (HERE / "audit_zoo.py").read_text()
+        + "\nif os.environ.get('WAVEWISE_AUDIT_WORKER'):\n    warnings.warn('as libraries do')\n"
+    )
+    report = audit(f"{module}:scale_add", [{"BLOCK": 64}], ["h200"], signature=ZOO["scale_add"][0])
+    assert report.rows[0].resources.error is None
+
+
 def test_compiles_run_in_several_processes_and_prints_stay_out(tmp_path, capfd):
     module = tmp_path / "audit_counting.py"
     module.write_text(

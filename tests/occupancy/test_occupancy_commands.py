@@ -57,6 +57,16 @@ def test_the_text_says_what_the_next_cta_would_take(wavewise):
         assert words in " ".join(out.split())
 
 
+def test_a_budget_that_allows_several_more_stands_once(wavewise):
+    _, out, _ = wavewise("occupancy", "--gpu", "h200", "--threads", "128")
+    steps = out.split("Next step")[1].split("\n")[:3]
+    assert [line.split(":")[0].split()[:4] for line in steps] == [
+        ["17", "CTAs/SM", "at", "<="],  # 64 warps hold 21 CTAs of 3 warps, and 22 need CTAs of 2
+        ["22", "CTAs/SM", "at", "<="],
+        ["no", "33", "CTAs/SM"],
+    ]
+
+
 def test_without_a_grid_waves_are_null_with_a_reason(wavewise):
     found = json.loads(
         wavewise("occupancy", "--gpu", "h200", "--threads", "384", "--registers", "168", "--json")[1]

@@ -66,7 +66,9 @@ def _feed(
                 process = process if process is not None and process.poll() is None else _started()
                 found = _asked(process, jobs[index])
                 if found is None:
-                    found, process = _crashed(jobs[index], f"crashed ({_end_of(process)})"), None
+                    found = _crashed(jobs[index], f"crashed ({_end_of(process)})")
+                    _ended(process)
+                    process = None
             except OSError as error:
                 found = _crashed(jobs[index], f"could not be started ({error.strerror or error})")
             finished.put((index, found))
@@ -82,7 +84,8 @@ def _started() -> "subprocess.Popen[bytes]":
         "WAVEWISE_AUDIT_PATH": os.pathsep.join([package_root, *filter(None, sys.path)]),
     }
     return subprocess.Popen(
-        [sys.executable, "-m", "wavewise.audit.worker"],
+        # Warnings of the compiler's own libraries are none of the user's, who may have made them errors.
+        [sys.executable, "-W", "ignore", "-m", "wavewise.audit.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

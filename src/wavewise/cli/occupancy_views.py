@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wavewise.findings import NextCta
     from wavewise.hardware import GpuSpec, Launch
     from wavewise.occupancy import Residency, SweepPoint, Waves
 
@@ -23,7 +24,7 @@ def summary(
     from rich.table import Table
     from rich.text import Text
 
-    from wavewise.occupancy import cta_budget, limiter_words, next_cta_words
+    from wavewise.occupancy import limiter_words, next_cta_words
     from wavewise.units import format_share
 
     ctas = residency.ctas_per_sm or 0
@@ -42,17 +43,31 @@ def summary(
         facts.append(("SM coverage", format_share(waves.sm_coverage)))
     limits = " · ".join(f"{limiter_words(name)} {count}" for name, count in residency.limits.items())
     facts.append(("CTAs/SM by", limits))
-    for count in range(ctas + 1, ctas + 1 + _STEPS_SHOWN):
-        step = cta_budget(spec, launch, count)
-        facts.append(("Next step" if count == ctas + 1 else "", next_cta_words(step, launch)))
-        if step.impossible_reason is not None:
-            break
+    for step in _steps_up(spec, launch, ctas):
+        title = "Next step" if step.ctas_per_sm == ctas + 1 else ""
+        facts.append((title, next_cta_words(step, launch)))
     if residency.note:
         facts.append(("Note", residency.note))
     table = Table.grid(padding=(0, 2))
     for name, words in facts:
         table.add_row(Text(name, style="bold"), Text(words))
     return Group(Text(_launch_words(spec, launch)), Text(), table)
+
+
+def _steps_up(spec: "GpuSpec", launch: "Launch", ctas: int) -> "list[NextCta]":
+    """The next few steps that take something more: a budget that allows several CTAs more stands once."""
+    from msgspec.structs import replace
+
+    from wavewise.occupancy import cta_budget
+
+    found: list[NextCta] = []
+    count = ctas
+    while len(found) < _STEPS_SHOWN and not (found and found[-1].impossible_reason):
+        count += 1
+        step = cta_budget(spec, launch, count)
+        if not found or replace(step, ctas_per_sm=found[-1].ctas_per_sm) != found[-1]:
+            found.append(step)
+    return found
 
 
 def _launch_words(spec: "GpuSpec", launch: "Launch") -> str:
