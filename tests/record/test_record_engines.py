@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from record_fakes import Faults
-from record_helpers import idle, run_recording
+from record_helpers import command, idle, run_command, run_recording
 
 from wavewise.record import read_run
 from wavewise.record.model import StepCount
@@ -93,6 +93,16 @@ def test_engines_without_profiler_give_load_and_latency(serve, tmp_path: Path, e
         assert batch.unprofiled.streams == batch.batch_size
     assert run.batches[1].running == (6 if engine == "tensorrt-llm" else None)
     assert server.wait(idle)
+
+
+def test_the_command_ends_with_what_can_be_done_next(serve, tmp_path: Path) -> None:
+    for engine, words, end in (
+        ("tensorrt-llm", ["--no-profile"], "none with a trace: speed and latency are in "),
+        ("sglang", [], "next: wavewise analyze "),
+    ):
+        done = run_command(command(serve(engine), tmp_path / engine, "--batches", "1", *words))
+        assert done.returncode == 0, done.stderr
+        assert end in done.stdout.splitlines()[-1]
 
 
 def test_text_prompts_reach_the_wanted_length_by_the_servers_count(serve, tmp_path: Path) -> None:

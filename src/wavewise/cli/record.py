@@ -124,7 +124,12 @@ def record(
         line = f"{stopped} in {out}; the profiler is stopped and the requests are cancelled. Run it again to go on."
         print(line, file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
-    _say(f"{len(run.batches)} batches in {out}; next: wavewise analyze {out}")
+    if any(batch.traces for batch in run.batches):
+        _say(f"{len(run.batches)} batches in {out}; next: wavewise analyze {out}")
+    else:
+        _say(
+            f"{len(run.batches)} batches in {out}, none with a trace: speed and latency are in {out / 'run.json'}"
+        )
 
 
 def _say(line: str) -> None:
