@@ -176,6 +176,31 @@ def test_a_closed_output_is_no_fault_of_ours() -> None:
     assert done.returncode == 0
 
 
+def test_what_the_output_cannot_encode_is_no_fault_of_ours() -> None:
+    words = ["occupancy", "--gpu", "h200", "--threads", "128", "--sweep", "registers=16:64:16"]
+    done = subprocess.run(
+        [*WAVEWISE, *words],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii()
+
+
+def test_a_file_name_that_is_not_utf_8_is_rendered_everywhere(tmp_path: Path) -> None:
+    odd = os.path.join(os.fsencode(tmp_path), b"b\xff.json.gz")
+    with open(odd, "wb") as file:
+        file.write((CONTEXT4K / "bs001.json.gz").read_bytes())
+    done = run("analyze", os.fsdecode(odd), "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    for path in (tmp_path / "out").iterdir():
+        if path.is_file():
+            path.read_bytes().decode()
+    assert run("analyze", os.fsdecode(odd)).returncode == 0
+
+
 def test_a_fault_of_ours_is_one_line_too(tmp_path: Path) -> None:
     code = (
         "import sys; sys.argv = ['wavewise', 'analyze', 'x']; import wavewise.cli.app as app\n"

@@ -48,6 +48,14 @@ def test_raw_nsight_reports_are_named_unless_their_export_is_there(tmp_path: Pat
         read(tmp_path / "a.nsys-rep")
 
 
+def test_a_folder_of_folders_says_how_to_search_them(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    with pytest.raises(InputError, match="--recursive"):
+        find_traces([tmp_path])
+    with pytest.raises(InputError, match=r"\)$"):
+        find_traces([tmp_path / "below"])
+
+
 def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no trace in this folder"):
         find_traces([tmp_path])

@@ -7,6 +7,7 @@ the work is imported inside the command's function, so that `wavewise --help` st
 import errno
 import importlib
 import importlib.util
+import io
 import os
 import sys
 from typing import Annotated, NoReturn
@@ -76,7 +77,7 @@ def build() -> typer.Typer:
 
 def main() -> None:
     """Entry point of the `wavewise` script: every error becomes one line on stderr and an exit status."""
-    _open_closed_streams()
+    _make_streams_usable()
     try:
         status = build()(standalone_mode=False)
         sys.stdout.flush()  # a full disk or a reader that has gone shows here, not at exit with a traceback
@@ -108,11 +109,17 @@ def main() -> None:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _open_closed_streams() -> None:
-    """Gives a process that was started with stdout or stderr closed (`>&-`) one that goes nowhere."""
+def _make_streams_usable() -> None:
+    """Makes every print safe, wherever the process was started.
+
+    A stream that is closed (`>&-`) becomes one that goes nowhere. What standard output cannot encode (bars under
+    LC_ALL=POSIX, a file name that is not UTF-8) becomes "?"; standard error does so by itself.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lives
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _drop_output() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from wavewise.findings import Findings, KernelRow, NextCta
 from wavewise.report.points import PointView, main_point, mean_us, points
 from wavewise.report.section import Cell, Column, Section, Table, code, listing, number
-from wavewise.report.words import family_words, grid_text, percent, plural, short_kernel, us
+from wavewise.report.words import family_words, grid_text, percent, plural, printable, short_kernel, us
 from wavewise.units import format_bytes, format_share
 
 MATTERS = 0.03
@@ -52,11 +52,20 @@ def sections(findings: Findings) -> tuple[Section, ...]:
         Section(
             name="fill",
             title="Why the kernels cannot fill the GPU",
-            sentences=(*_overview(fillers, view, findings), *_each(fillers)),
+            sentences=(*_whose_figures(view, findings), *_overview(fillers, view, findings), *_each(fillers)),
             tables=(_table(fillers, view),),
             charts=("waves",),
         ),
     )
+
+
+def _whose_figures(view: PointView, findings: Findings) -> tuple[str, ...]:
+    """Where the GPU's limits come from, unless the catalogue holds the GPU that the trace names."""
+    gpu = findings.traces[view.traces[0]].gpu
+    name = printable(gpu.name or "The GPU")
+    if gpu.source == "argument":
+        return (f"Residency and waves are those of {name}, which was named in place of the trace's own GPU.",)
+    return (f"{name}: {printable(gpu.reason).rstrip('.')}.",) if gpu.reason else ()
 
 
 def headlines(findings: Findings) -> tuple[str, ...]:

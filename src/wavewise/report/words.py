@@ -220,6 +220,6 @@ def middle(text: str, width: int) -> str:
 
 
 def short_path(path: str) -> str:
-    """The end of a path that tells traces apart: its folder and file name."""
+    """The end of a path that tells traces apart: its folder and file name, printable."""
     parts = PurePath(path).parts
-    return "/".join(parts[-2:]) if len(parts) > 1 and parts[-2] not in ("/", "\\") else path
+    return printable("/".join(parts[-2:]) if len(parts) > 1 and parts[-2] not in ("/", "\\") else path)

@@ -50,7 +50,11 @@ def find_traces(paths: Iterable[str | os.PathLike[str]], *, recursive: bool = Fa
         elif path.is_dir():
             inside = sorted(_in_folder(path, recursive))
             if not inside:
-                raise InputError(f"{path}: no trace in this folder (looked for {', '.join(SUFFIXES)})")
+                below = not recursive and any(child.is_dir() for child in path.iterdir())
+                raise InputError(
+                    f"{path}: no trace in this folder (looked for {', '.join(SUFFIXES)})"
+                    + ("; --recursive searches the folders below it, too" if below else "")
+                )
             found.extend(inside)
         elif path.exists():
             found.append(path)

@@ -16,7 +16,7 @@ from wavewise.report.charts.chart import HIDDEN, Picture, spec
 from wavewise.report.compose import compose
 from wavewise.report.glossary import forms, glossary, pattern
 from wavewise.report.section import Cell, Report, spans
-from wavewise.report.words import bound
+from wavewise.report.words import bound, printable
 
 FIRST_PICTURES = ("step-time", "families", "idle")
 """Which chart stands beside the verdict: the first of these that there is."""
@@ -101,7 +101,9 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(sentence=_sentence, sentences=_sentences, sort_key=_sort_key, slug=_slug)
+    environment.filters.update(
+        sentence=_sentence, sentences=_sentences, sort_key=_sort_key, slug=_slug, printable=printable
+    )
     return environment
 
 
