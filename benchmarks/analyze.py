@@ -20,7 +20,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SWEEP = ROOT / "examples" / "h200-vllm-dsv4"
-WAVEWISE = [sys.executable, "-c", "import sys; sys.argv[0] = 'wavewise'; from wavewise.cli import main; main()"]
+WAVEWISE = [
+    sys.executable,
+    "-c",
+    "import sys; sys.argv[0] = 'wavewise'; from wavewise.cli import main; main()",
+]
 
 PANDAS = """
 import gzip, json, sys

@@ -215,7 +215,9 @@ def test_recognition_needs_every_pattern_and_counts_layers() -> None:
     assert cut is not None
     assert cut.layers == ("window", "window", "sparse", "heavy", "sparse", "heavy", "sparse", "heavy")
     assert "8 of 43 layers" in cut.origin
-    assert recognise([[kernel(OPS, 43), kernel(LAYER, 43)]]) is None  # the larger model has another hidden size
+    assert (
+        recognise([[kernel(OPS, 43), kernel(LAYER, 43)]]) is None
+    )  # the larger model has another hidden size
     assert recognise([[kernel(HC.replace("16384u", "28672u"), 61), kernel(OPS, 61)]]) is None
     assert recognise([]) is None
     again = recognise([[kernel(HC, 8), kernel(OPS, 8), kernel(LAYER, 3), kernel(LAYER, 5)]] * 2)

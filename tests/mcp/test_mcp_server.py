@@ -9,8 +9,9 @@ import jsonschema
 import pytest
 
 pytest.importorskip("mcp", reason="the mcp package is not installed")
-import wavewise
 from mcp import Client, StdioServerParameters
+
+import wavewise
 from wavewise.report.agent import build
 from wavewise.report.agent.server import schema
 from wavewise.report.agent.tools import TOOLS

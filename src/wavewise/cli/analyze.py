@@ -58,6 +58,8 @@ def analyze(
     power_limit: options.PowerLimitOption = None,
     thresholds: options.ThresholdsOption = None,
     ledger: options.LedgerOption = None,
+    engine_version: options.EngineVersionOption = None,
+    interconnect: options.InterconnectOption = None,
     tried: options.TriedOption = None,
     recursive: options.RecursiveOption = False,
     force: options.ForceOption = False,
@@ -65,6 +67,7 @@ def analyze(
     """Say where each millisecond of the decode steps in these traces goes, and why."""
     from wavewise.analysis import Settings
     from wavewise.analysis import analyze as run
+    from wavewise.levers import Known
 
     targets = _targets(json=json, markdown=markdown, html=html, out=out)
     output.refuse_existing([path for _, path in targets], force)
@@ -86,6 +89,7 @@ def analyze(
         thresholds=thresholds,
         ledger=ledger,
         tried=options.names(tried),
+        known=Known(engine_version=engine_version, interconnect=interconnect),
     )
     with output.progress_on_stderr() as progress:
         findings = run(paths or [], settings=settings, progress=progress, unreadable=output.name_left_out)

@@ -41,13 +41,8 @@ def levers(
     model: options.ModelOption = None,
     experts: options.ExpertsOption = None,
     tensor_parallel: options.TensorParallelOption = None,
-    engine_version: Annotated[
-        str | None,
-        typer.Option(metavar="V", help="The engine's version, to match and expire ledger entries."),
-    ] = None,
-    interconnect: Annotated[
-        str | None, typer.Option(metavar="LINK", help="pcie, nvlink or xgmi, where the GPU leaves it open.")
-    ] = None,
+    engine_version: options.EngineVersionOption = None,
+    interconnect: options.InterconnectOption = None,
     heads_per_gpu: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Query heads of this GPU's shard.")
     ] = None,

@@ -74,6 +74,18 @@ LedgerOption = Annotated[
     Path | None,
     typer.Option("--ledger", metavar="DIR", help="Your ledger; the packaged entries count beside it."),
 ]
+EngineVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine-version", metavar="V", help="The engine's version, to match and expire ledger entries."
+    ),
+]
+InterconnectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--interconnect", metavar="LINK", help="pcie, nvlink or xgmi, where the GPU leaves it open."
+    ),
+]
 TriedOption = Annotated[
     str | None,
     typer.Option(

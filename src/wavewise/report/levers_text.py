@@ -168,7 +168,11 @@ def _idle(levers: tuple[Lever, ...]) -> Table | None:
     if not rows:
         return None
     return Table(
-        "levers-idle", "Levers with nothing to save here", (Column("lever", whole=True), Column("why")), rows, brief=6
+        "levers-idle",
+        "Levers with nothing to save here",
+        (Column("lever", whole=True), Column("why")),
+        rows,
+        brief=6,
     )
 
 

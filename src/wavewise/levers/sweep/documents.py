@@ -328,6 +328,9 @@ def _pdf(path: Path) -> list[Block]:
     try:
         from pypdf import PdfReader
         from pypdf.errors import PyPdfError
+
+        # It also reports on stderr what it then raises, or reads all the same.
+        logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     except ImportError as error:
         raise MissingExtraError(
             f"{path}: reading PDF needs pypdf; install it with `pip install 'wavewise[sweep]'`"

@@ -286,6 +286,8 @@ def _blanket(text: str, rules: Rules) -> str | None:
         return "a question"
     if modality["caveat"].match(text.strip()):
         return "a caveat"
+    if modality["moot"].search(text):
+        return "a doubt that does not hold"
     if modality["denial"].search(text):
         return "denied"
     if modality["hearsay"].search(text):
