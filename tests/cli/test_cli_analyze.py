@@ -61,6 +61,20 @@ def test_out_writes_every_rendering_and_prints_their_paths(tmp_path: Path) -> No
         assert f"charts/{chart.name}" in markdown
 
 
+def test_output_goes_through_a_link_and_never_over_a_device(tmp_path: Path) -> None:
+    real, link, pipe = tmp_path / "real.json", tmp_path / "link.json", tmp_path / "pipe.json"
+    real.write_text("{}")
+    link.symlink_to(real)
+    os.mkfifo(pipe)
+    assert run("analyze", CONTEXT4K / "bs001.json.gz", "--json", link, "--force").returncode == 0
+    assert link.is_symlink()
+    assert json.loads(real.read_text())["schema"] == "wavewise.findings/1"
+    done = run("analyze", CONTEXT4K / "bs001.json.gz", "--json", pipe, "--force")
+    assert done.returncode == 2
+    assert "name a file" in one_line(done)
+    assert pipe.is_fifo()
+
+
 def test_existing_output_is_kept_without_force(tmp_path: Path) -> None:
     target = tmp_path / "findings.json"
     target.write_text("mine")

@@ -42,6 +42,10 @@ def refuse_existing(paths: Iterable[Path], force: bool) -> None:
     for path in paths:
         if path.is_dir():
             raise UsageError(f"{path}: is a folder; name a file")
+        if path.exists() and not path.is_file():
+            raise UsageError(
+                f"{path}: is a pipe or device, which a finished file cannot replace; name a file"
+            )
         if path.exists() and not force:
             raise UsageError(f"{path}: exists already; --force overwrites it")
 
@@ -49,13 +53,15 @@ def refuse_existing(paths: Iterable[Path], force: bool) -> None:
 def write_files(files: Mapping[Path, bytes]) -> None:
     """Writes all files or none: each to a temporary name beside it, renamed once all are complete.
 
+    A symbolic link stays one: the file that it names is replaced.
+
     Raises:
         InputError: a folder cannot be made or written.
     """
     written: list[tuple[str, Path]] = []
     path = Path()
     try:
-        for path, data in files.items():
+        for path, data in ((path.resolve(), data) for path, data in files.items()):
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
             written.append((name, path))
