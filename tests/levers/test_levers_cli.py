@@ -8,6 +8,7 @@ import pytest
 from test_levers_ranking import h200_like
 from typer.testing import CliRunner
 
+from support.decode_files import write_trace
 from wavewise.cli.app import build
 from wavewise.errors import UsageError, WavewiseError
 
@@ -116,3 +117,19 @@ def test_sweep_refuses_missing_documents(tmp_path: Path) -> None:
         run("sweep", str(tmp_path))
     with pytest.raises(WavewiseError, match="git log failed"):
         run("sweep", "--git", str(tmp_path))
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("0.26.0", "no gain"), ("0.27.1", None)])
+def test_analyze_expires_entries_by_the_engine_version(
+    tmp_path: Path, version: str, verdict: str | None
+) -> None:
+    trace = tmp_path / "bs8.json.gz"
+    write_trace(trace, 8, [("sgl_kernel::moe_fused_gate", 900.0), ("nvjet_gemm", 300.0)], 700.0)
+    book = tmp_path / "book"
+    run("ledger", "init", str(book))
+    run("ledger", "add", str(book), "--lever", "host-boundary", "--verdict", "no gain", "--evidence", "tried",
+        "--source", "notes", "--engine", "vllm", "--reopens-at", "0.27.0")  # fmt: skip
+    out = tmp_path / f"{version}.json"
+    run("analyze", str(trace), "--ledger", str(book), "--engine-version", version, "--json", str(out))
+    lever = next(one for one in json.loads(out.read_text())["levers"] if one["id"] == "host-boundary")
+    assert lever["verdict_in_ledger"] == verdict

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -100,6 +101,8 @@ def test_a_score_counts_wrong_verdicts_and_unsupported_drafts() -> None:
         "At batch 64 n-gram speculation made the step longer, a loss of 9 %, though MTP was a win at batch 4.",
         "Pipeline parallelism is rejected when index sharing is active.",
         "When speculation ends, measurement speaks; prefill (PP) was slower.",
+        "The router has one group, so the caveat on opportunistic expert activation does not apply.",
+        "Our concerns about torch.compile are not applicable to this engine.",
     ],
 )
 def test_traps_draft_nothing(trap: str) -> None:
@@ -283,6 +286,14 @@ def test_what_is_no_document_is_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(InputError):
         read_document(path)
+
+
+def test_a_broken_pdf_is_one_line_on_stderr(tmp_path: Path) -> None:
+    path = tmp_path / "x.pdf"
+    path.write_bytes(b"%PDF-1.4 broken")
+    words = [sys.executable, "-c", "from wavewise.cli import main; main()", "sweep", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
 
 
 def test_a_folder_skips_what_it_cannot_read_and_says_so(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Local documents as blocks of text with their place: Markdown, plain text, HTML, PDF, git log."""
 
+import logging
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
