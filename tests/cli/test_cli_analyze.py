@@ -215,6 +215,15 @@ def test_a_file_name_that_is_not_utf_8_is_rendered_everywhere(tmp_path: Path) ->
     assert run("analyze", os.fsdecode(odd)).returncode == 0
 
 
+@pytest.mark.parametrize(
+    "option", ["--json", "--out", "--rules", "--gpus", "--ledger", "--baseline", "--telemetry"]
+)
+def test_a_name_that_the_system_refuses_is_one_line(option: str, tmp_path: Path) -> None:
+    done = run("analyze", CONTEXT4K / "bs001.json.gz", option, tmp_path / ("x" * 300))
+    assert done.returncode == 2
+    assert "x" * 300 in one_line(done)
+
+
 def test_a_fault_of_ours_is_one_line_too(tmp_path: Path) -> None:
     code = (
         "import sys; sys.argv = ['wavewise', 'analyze', 'x']; import wavewise.cli.app as app\n"

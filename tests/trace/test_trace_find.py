@@ -56,6 +56,11 @@ def test_a_folder_of_folders_says_how_to_search_them(tmp_path: Path) -> None:
         find_traces([tmp_path / "below"])
 
 
+def test_a_name_that_the_system_refuses_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        find_traces([tmp_path / ("x" * 300)])
+
+
 def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no trace in this folder"):
         find_traces([tmp_path])

@@ -49,6 +49,7 @@ def conclude(
         telemetry: the telemetry of a recording, used where the settings name none.
     """
     shape = _shape(measured, settings)
+    baseline = _baseline(settings)  # a file that cannot be read is an error, whether or not it is needed
     stop = next((note.message for note in measured.notes if note.level == "stop"), None)
     sweep = () if stop else next(iter(sweeps(measured.operating_points)), ())
     model, reason = (None, stop) if stop else _fit(measured, settings, shape, sweep)
@@ -59,7 +60,7 @@ def conclude(
         measured,
         scaling=model.scaling if model else None,
         scaling_reason=reason,
-        premise=premise(model.scaling, sweep, _baseline(settings)) if model else None,
+        premise=premise(model.scaling, sweep, baseline) if model else None,
         context_scaling=() if stop else fit_context(measured.operating_points),
         ceilings=limits or None,
         ceilings_reason=None if limits else _NO_CLEAN_STEP,

@@ -101,6 +101,8 @@ def main() -> None:
             # Files are written by functions that name them; what is left is the stream that we print to.
             _drop_output()
             _end(f"standard output cannot be written ({error.strerror})", UsageError.exit_status)
+        if isinstance(error, OSError) and error.filename is not None:
+            _end(f"{error.filename}: {error.strerror}", UsageError.exit_status)
         _end(
             f"internal error ({type(error).__name__}: {error}); please report it with the traceback that "
             "WAVEWISE_DEBUG=1 shows",

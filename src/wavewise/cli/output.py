@@ -61,10 +61,11 @@ def write_files(files: Mapping[Path, bytes]) -> None:
     written: list[tuple[str, Path]] = []
     path = Path()
     try:
-        for path, data in ((path.resolve(), data) for path, data in files.items()):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            written.append((name, path))
+        for path, data in files.items():
+            target = path.resolve()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+            written.append((name, target))
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
             # mkstemp makes files private; a report has the permissions of any other new file.

@@ -36,6 +36,13 @@ def find_traces(paths: Iterable[str | os.PathLike[str]], *, recursive: bool = Fa
     Raises:
         InputError: a path does not exist, or a folder holds no trace.
     """
+    try:
+        return _found(paths, recursive)
+    except OSError as error:  # a folder on the way that may not be searched, a name that is too long
+        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
+
+
+def _found(paths: Iterable[str | os.PathLike[str]], recursive: bool) -> list[Path]:
     found: list[Path] = []
     for given in paths:
         path = Path(given)
