@@ -127,7 +127,7 @@ def test_an_empty_gpu_name_is_no_name() -> None:
 def test_unlabelled_contexts_that_differ_are_noticed() -> None:
     found = wavewise.analyze([CONTEXT4K / "bs064.json.gz", SWEEP / "context12k"])
     (note,) = [n for n in found.notes if n.code == "repeats_differ"]
-    assert "attention split 230 to 253 us" in note.message
+    assert "`attention_split` 230 to 253 us" in note.message
 
 
 def test_labelled_contexts_are_an_axis_of_their_own() -> None:
