@@ -93,6 +93,11 @@ def test_a_file_named_twice_counts_once(tmp_path: Path, sweep: Findings) -> None
         (note,) = [n for n in found.notes if n.code == "named_again"]
         assert "bs008.json.gz is named 2 times" in note.message
         assert "repeats_pooled" not in codes(found)
+    # Its own label holds rather than its folder's, in whatever order they are given.
+    labels = {named: {"context": "4k"}, CONTEXT4K: {"context": "12k"}}
+    for paths in ([named, CONTEXT4K], [CONTEXT4K, named]):
+        points = wavewise.analyze(paths, settings=Settings(labels=labels)).operating_points
+        assert {p.batch_size for p in points if p.context_length == 4096} == {8}
     # What is known of it by one of its names holds for the file.
     labels = {named: {"context": "4k"}}
     (point,) = wavewise.analyze([link, named], settings=Settings(labels=labels)).operating_points

@@ -75,6 +75,20 @@ def test_output_goes_through_a_link_and_never_over_a_device(tmp_path: Path) -> N
     assert pipe.is_fifo()
 
 
+@pytest.mark.parametrize("length", ["0", "-5", "0k", "-1.5k", "0.0"])
+def test_a_context_without_tokens_is_refused(length: str) -> None:
+    done = run("analyze", "--label", f"context={length}", CONTEXT4K / "bs001.json.gz")
+    assert done.returncode == 2
+    assert "at least one token" in one_line(done)
+
+
+def test_one_file_cannot_hold_two_renderings(tmp_path: Path) -> None:
+    done = run("analyze", CONTEXT4K / "bs001.json.gz", "--json", tmp_path / "x", "--html", tmp_path / "x")
+    assert done.returncode == 2
+    assert "both json and html" in one_line(done)
+    assert not list(tmp_path.iterdir())
+
+
 def test_existing_output_is_kept_without_force(tmp_path: Path) -> None:
     target = tmp_path / "findings.json"
     target.write_text("mine")

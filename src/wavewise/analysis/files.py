@@ -73,7 +73,8 @@ class DescribedFile:
 def sources(given: Sequence[Path], settings: Settings) -> list[Source]:
     """Every trace file that the paths name, in order, each once: a file named again is no second recording.
 
-    A file counts as named itself, and has the labels of all paths that bring it, however often it is named.
+    A file counts as named itself, and has the labels of all paths that bring it, however often it is named; where
+    they contradict each other, the file's own hold rather than its folder's.
 
     Raises:
         InputError: a path does not exist, or a folder holds no trace.
@@ -88,7 +89,7 @@ def sources(given: Sequence[Path], settings: Settings) -> list[Source]:
                 found[file.resolve()] = replace(
                     before,
                     given=before.given if before.named else path,
-                    label={**before.label, **label},
+                    label={**label, **before.label} if before.named else {**before.label, **label},
                     named_times=before.named_times + 1,
                 )
     return list(found.values())

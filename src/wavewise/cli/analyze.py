@@ -110,6 +110,10 @@ def _targets(*, out: Path | None, **single: Path | None) -> list[tuple[str, Path
         if out.exists() and not out.is_dir():
             raise UsageError(f"--out {out}: is a file; name a folder")
         targets += [(kind, out / name) for kind, name in _RENDERINGS.items()]
+    kinds: dict[Path, str] = {}
+    for kind, path in targets:
+        if kinds.setdefault(path.resolve(), kind) != kind:
+            raise UsageError(f"{path}: is to hold both {kinds[path.resolve()]} and {kind}; name two files")
     return targets
 
 

@@ -1,5 +1,6 @@
 """`--label KEY=VALUE PATH`: what the user knows of an input that the trace does not say."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,8 @@ from wavewise.errors import UsageError
 _FLAG = "--label"
 _META = "wavewise.labels"
 _KEYS = ("context", "model")
+_NO_LENGTH = re.compile(r"-\s*[\d.]+\s*[kKmM]?|0*\.?0+\s*[kKmM]?")
+"""A number that is no context length; any other text is a name."""
 
 LabelOption = Annotated[
     list[str] | None,
@@ -62,6 +65,8 @@ def split_labels(args: Sequence[str]) -> tuple[list[str], dict[Path, dict[str, s
                 )
             if key not in _KEYS:
                 raise UsageError(f"{_FLAG} {text!r}: unknown key {key!r}; known: {', '.join(_KEYS)}")
+            if key == "context" and _NO_LENGTH.fullmatch(value):
+                raise UsageError(f"{_FLAG} {text!r}: a context holds at least one token")
             if pending.setdefault(key, value) != value:
                 raise UsageError(f"{_FLAG} {key}: one path cannot be both {pending[key]} and {value}")
             continue
