@@ -146,3 +146,10 @@ def test_metadata_is_what_says_where_a_trace_comes_from(tmp_path: Path) -> None:
     assert metadata["trace_id"] == "AB"
     assert "host_name" not in metadata
     assert json.dumps(metadata)
+
+
+def test_a_folder_is_read_in_the_order_in_which_people_count(tmp_path: Path) -> None:
+    names = ["bs1.json", "bs8.json", "bs16.json", "bs16b.json", "bs128.json.gz"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"x")
+    assert [path.name for path in find_traces([tmp_path])] == names

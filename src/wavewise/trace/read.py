@@ -1,6 +1,7 @@
 """Finds traces and reads them: knows the source of a file by its first bytes, never by its name."""
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -55,7 +56,7 @@ def _found(paths: Iterable[str | os.PathLike[str]], recursive: bool) -> list[Pat
             if inside is not None and not any(one.endswith(SUFFIXES) for one in inside):
                 raise InputError(f"{url}: no trace in this folder (looked for {', '.join(SUFFIXES)})")
         elif path.is_dir():
-            inside = sorted(_in_folder(path, recursive))
+            inside = sorted(_in_folder(path, recursive), key=_as_counted)
             if not inside:
                 below = not recursive and any(child.is_dir() for child in path.iterdir())
                 raise InputError(
@@ -68,6 +69,12 @@ def _found(paths: Iterable[str | os.PathLike[str]], recursive: bool) -> list[Pat
         else:
             raise InputError(f"{path}: no such file or folder")
     return found
+
+
+def _as_counted(path: Path) -> tuple[tuple[int, int, str], ...]:
+    """Sort key under which bs8 stands before bs16."""
+    pieces = re.findall(r"(\d+)|(\D+)", str(path))
+    return tuple((0, int(digits), digits) if digits else (1, 0, other) for digits, other in pieces)
 
 
 def _in_folder(folder: Path, recursive: bool) -> Iterator[Path]:
