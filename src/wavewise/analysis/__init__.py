@@ -1,5 +1,6 @@
 """The main job: traces in, Findings out. Composes the floors below and computes nothing itself."""
 
+import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from wavewise._version import __version__
 from wavewise.analysis.conclusions import conclude
 from wavewise.analysis.files import DescribedFile, Source, Unreadable, describe_files, sources
-from wavewise.analysis.recordings import recorded_points, telemetry_of
+from wavewise.analysis.recordings import known_with, recorded_points, telemetry_of
 from wavewise.analysis.settings import Label as Label
 from wavewise.analysis.settings import Settings as Settings
 from wavewise.decode import FamilyRules
@@ -56,6 +57,9 @@ def analyze(
         gpus.find(settings.gpu)
     FamilyRules.load(settings.rules)
     files = describe_files(sources(given, settings), settings, progress, unreadable)
+    settings = dataclasses.replace(
+        settings, known=known_with(settings.known, (file.source for file in files))
+    )
     return conclude(_measured(files), settings, gpus, telemetry_of(file.source for file in files))
 
 

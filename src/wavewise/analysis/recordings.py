@@ -1,11 +1,12 @@
 """What a recording adds: the server's speed without the profiler, and its telemetry."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wavewise.analysis.files import Source
 from wavewise.findings import RecordedPoint, TraceFindings
+from wavewise.levers import Known
 from wavewise.record import Batch
 
 
@@ -38,6 +39,15 @@ def telemetry_of(found: Iterable[Source]) -> RecordedTelemetry | None:
         if source.run is not None and source.run.telemetry.file is not None
     }
     return RecordedTelemetry(*files.popitem()) if len(files) == 1 else None
+
+
+def known_with(known: Known, found: Iterable[Source]) -> Known:
+    """What is known, completed by what the recordings say of their server; what the user said stands."""
+    servers = [source.run.server for source in found if source.run is not None]
+    versions = {server.version for server in servers if server.version}
+    if known.engine_version is None and len(versions) == 1:
+        return replace(known, engine_version=versions.pop())
+    return known
 
 
 def _point(folder: Path, batch: Batch, traces: Sequence[TraceFindings]) -> RecordedPoint:
