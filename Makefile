@@ -7,15 +7,23 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SWEEP := examples/h200-vllm-dsv4
 REPORT := report
+LABELLED := --label context=4k $(SWEEP)/context4k --label context=12k $(SWEEP)/context12k
 
 .DELETE_ON_ERROR:
 .PHONY: demo test test-core lint types floors corpus docs lock clean
 
 demo: $(VENV)/.core
-	@$(BIN)/wavewise analyze --label context=4k $(SWEEP)/context4k --label context=12k $(SWEEP)/context12k
-	@$(BIN)/wavewise analyze --label context=4k $(SWEEP)/context4k --label context=12k $(SWEEP)/context12k --out $(REPORT) --force > /dev/null
+	@$(BIN)/wavewise analyze $(LABELLED)
+	@$(BIN)/wavewise analyze $(LABELLED) --out $(REPORT) --force > /dev/null
 	@echo
-	@echo "The report, for a browser; beside it PROFILE_FINDINGS.md, findings.json and the charts:"
+	@echo "The same batch at 4k and at 12k context, compared:"
+	@echo
+	@$(BIN)/wavewise diff $(SWEEP)/context4k/bs064.json.gz $(SWEEP)/context12k/bs064.json.gz
+	@$(BIN)/wavewise diff $(SWEEP)/context4k/bs064.json.gz $(SWEEP)/context12k/bs064.json.gz --out $(REPORT)/diff --force > /dev/null
+	@$(BIN)/wavewise export $(SWEEP)/context4k/bs064.json.gz --perfetto $(REPORT)/bs064.perfetto.json.gz --csv $(REPORT)/tables --force > /dev/null
+	@echo
+	@echo "In $(REPORT)/: PROFILE_FINDINGS.md, findings.json, charts/, diff/, tables/, and bs064.perfetto.json.gz for"
+	@echo "ui.perfetto.dev. The report, for a browser:"
 	@echo "$(CURDIR)/$(REPORT)/report.html"
 
 test: $(VENV)/.test $(VENV)/.kernels
