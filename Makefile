@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SWEEP := examples/h200-vllm-dsv4
 REPORT := report
+# More arguments for pytest: make test PYTEST='-m "not slow"'
+PYTEST :=
 LABELLED := --label context=4k $(SWEEP)/context4k --label context=12k $(SWEEP)/context12k
 
 .DELETE_ON_ERROR:
@@ -27,10 +29,10 @@ demo: $(VENV)/.core
 	@echo "$(CURDIR)/$(REPORT)/report.html"
 
 test: $(VENV)/.test $(VENV)/.kernels
-	$(BIN)/pytest
+	$(BIN)/pytest $(PYTEST)
 
 test-core: $(VENV)/.test
-	$(BIN)/pytest -m "not kernels"
+	$(BIN)/pytest -m "not kernels" $(PYTEST)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
