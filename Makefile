@@ -7,8 +7,6 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SWEEP := examples/h200-vllm-dsv4
 REPORT := report
-# More arguments for pytest: make test PYTEST='-m "not slow"'
-PYTEST :=
 LABELLED := --label context=4k $(SWEEP)/context4k --label context=12k $(SWEEP)/context12k
 
 .DELETE_ON_ERROR:
@@ -29,10 +27,10 @@ demo: $(VENV)/.core
 	@echo "$(CURDIR)/$(REPORT)/report.html"
 
 test: $(VENV)/.test $(VENV)/.kernels
-	$(BIN)/pytest $(PYTEST)
+	$(BIN)/pytest
 
 test-core: $(VENV)/.test
-	$(BIN)/pytest -m "not kernels" $(PYTEST)
+	$(BIN)/pytest -m "not kernels"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
