@@ -1,6 +1,5 @@
 """`wavewise diff`: what changed between two recordings, and whether it is more than noise."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from wavewise.cli import output
 from wavewise.cli.labels import LabelledCommand, LabelOption, labels_of
-from wavewise.errors import InputError, NothingToAnalyzeError, RegressionFound, UsageError, WavewiseError
+from wavewise.errors import InputError, NothingToAnalyzeError, RegressionFound, UsageError
 
 if TYPE_CHECKING:
     from wavewise.report.diff import Diff
@@ -79,7 +78,7 @@ def diff(
     settings = Settings(gpu=gpu, rules=rules, labels=labels_of(ctx))
     with output.progress_on_stderr() as progress:
         sides = [
-            room.load(path, settings=settings, progress=progress, unreadable=_name_on_stderr)
+            room.load(path, settings=settings, progress=progress, unreadable=output.name_left_out)
             for path in (before, after)
         ]
     found = room.diff(*sides, paths=(str(before), str(after)), share=share, anyway=anyway)
@@ -115,9 +114,7 @@ def _show(found: "Diff", targets: dict[str, Path]) -> None:
     from wavewise.report import diff as room
 
     if not targets:
-        from rich.console import Console
-
-        room.render_terminal(found, Console(width=None if sys.stdout.isatty() else 100, highlight=False))
+        room.render_terminal(found, output.console())
         return
     renderers = {
         "json": room.render_json,
@@ -151,7 +148,3 @@ def _conclude(found: "Diff") -> None:
         raise NothingToAnalyzeError(
             f"nothing could be compared: {stops[0] if stops else 'no operating point is on both sides.'}"
         )
-
-
-def _name_on_stderr(_path: Path, error: WavewiseError) -> None:
-    print(f"wavewise: left out: {error}", file=sys.stderr)

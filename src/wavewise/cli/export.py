@@ -11,7 +11,7 @@ import typer
 
 from wavewise.cli import output
 from wavewise.cli.labels import LabelledCommand, LabelOption, labels_of
-from wavewise.errors import InputError, NothingToAnalyzeError, UsageError, WavewiseError
+from wavewise.errors import InputError, NothingToAnalyzeError, UsageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -138,7 +138,7 @@ def _read(path: Path, *, named: bool) -> "list[Trace]":
     except (InputError, NothingToAnalyzeError) as error:
         if named:
             raise
-        _name_on_stderr(path, error)
+        output.name_left_out(path, error)
         return []
 
 
@@ -174,8 +174,8 @@ def _findings(paths: Sequence[Path], settings: "Settings", progress: "Progress |
     from wavewise.report.diff import load
 
     if len(paths) == 1:
-        return load(paths[0], settings=settings, progress=progress, unreadable=_name_on_stderr)
-    return analyze(paths, settings=settings, progress=progress, unreadable=_name_on_stderr)
+        return load(paths[0], settings=settings, progress=progress, unreadable=output.name_left_out)
+    return analyze(paths, settings=settings, progress=progress, unreadable=output.name_left_out)
 
 
 def _encoded(frame: "pl.DataFrame", suffix: str) -> bytes:
@@ -192,7 +192,3 @@ def _relative(folder: Path, start: Path) -> str:
     import os
 
     return Path(os.path.relpath(folder, start)).as_posix()
-
-
-def _name_on_stderr(_path: Path, error: WavewiseError) -> None:
-    print(f"wavewise: left out: {error}", file=sys.stderr)
