@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from support.programming_guide import EDITIONS, GUIDE
 from wavewise.errors import InputError, UsageError
 from wavewise.hardware import catalogue
 
@@ -34,7 +35,8 @@ def test_nothing_near_lists_what_is_known():
         ("NVIDIA H100 80GB HBM3", "9.0", 132, "h100-sxm"),
         ("NVIDIA B200", "10.0", 148, "b200"),
         ("AMD Instinct MI300X", "9.4", 304, "mi300x"),
-        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "12.0", 188, "rtx-pro-6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "12.0", 188, "rtx-pro-6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "12.0", 188, "rtx-pro-6000-server"),
         ("NVIDIA H200", "9.0", 16, None),  # a MIG slice
         ("NVIDIA H200 MIG 1g.18gb", "9.0", 16, None),
         ("NVIDIA H20", "9.0", 78, None),
@@ -160,44 +162,45 @@ def test_figures_hang_together(spec):
     if spec.vendor == "nvidia":
         assert spec.shared_memory_per_cta + spec.shared_memory_reserved_per_cta == spec.shared_memory_per_sm
         assert spec.shared_memory_per_sm % spec.shared_memory_allocation_unit == 0
-        assert spec.barriers_per_sm % spec.max_ctas_per_sm == 0
+        assert (spec.barriers_per_sm or 0) % spec.max_ctas_per_sm == 0
     rates = spec.tensor_flops
-    # GeForce boards halve fp16 and fp8 with fp32 accumulation, but not fp4.
-    steps = (("tf32", "bf16"), ("bf16", "fp8"), *(() if "GeForce" in spec.name else (("fp8", "fp4"),)))
-    for half, whole in steps:
-        if half in rates and whole in rates:
-            assert rates[whole] / rates[half] == pytest.approx(2, rel=0.05)
+    # GeForce boards halve fp16 and fp8 with fp32 accumulation, but not fp4; Blackwell Ultra has half as much fp4 again.
+    fp4 = {"GeForce": 4, "B300": 3}
+    steps = {("tf32", "bf16"): 2, ("bf16", "fp8"): 2}
+    steps["fp8", "fp4"] = next((times for word, times in fp4.items() if word in spec.name), 2)
+    for (slow, fast), times in steps.items():
+        if slow in rates and fast in rates:
+            assert rates[fast] / rates[slow] == pytest.approx(times, rel=0.05)
     assert all(f"{precision}_mma" in spec.features for precision in rates)
-
-
-# CUDA Programming Guide, appendix Compute Capabilities, technical specifications: threads and warps and CTAs per
-# SM, shared memory per SM and per CTA in KB. Registers are 64 K per SM and per CTA, 255 per thread throughout.
-GUIDE = {
-    "7.0": (2048, 64, 32, 96, 96),
-    "7.5": (1024, 32, 16, 64, 64),
-    "8.0": (2048, 64, 32, 164, 163),
-    "8.6": (1536, 48, 16, 100, 99),
-    "8.9": (1536, 48, 24, 100, 99),
-    "9.0": (2048, 64, 32, 228, 227),
-    "10.0": (2048, 64, 32, 228, 227),
-    "10.3": (2048, 64, 32, 228, 227),
-    "12.0": (1536, 48, 24, 100, 99),
-    "12.1": (1536, 48, 24, 100, 99),
-}
 
 
 @pytest.mark.parametrize("capability", GUIDE)
 def test_architectures_agree_with_the_programming_guide(capability):
     spec = catalogue().from_figures(compute_capability=capability, warp_size=32)
-    threads, warps, ctas, shared_sm, shared_cta = GUIDE[capability]
-    assert (spec.max_threads_per_sm, spec.max_warps_per_sm, spec.max_ctas_per_sm) == (threads, warps, ctas)
-    assert (spec.shared_memory_per_sm, spec.shared_memory_per_cta) == (shared_sm * 1024, shared_cta * 1024)
-    assert (spec.registers_per_sm, spec.registers_per_cta, spec.max_registers_per_thread) == (
-        65536,
-        65536,
-        255,
+    guide = GUIDE[capability]
+    assert (spec.max_threads_per_sm, spec.max_warps_per_sm, spec.max_ctas_per_sm) == (
+        guide.threads_per_sm,
+        guide.warps_per_sm,
+        guide.ctas_per_sm,
     )
-    assert spec.max_threads_per_cta == 1024
+    assert spec.shared_memory_per_sm == guide.shared_memory_per_sm_kb * 1024
+    assert spec.shared_memory_per_cta == guide.shared_memory_per_cta_kb * 1024
+    assert spec.shared_memory_reserved_per_cta == guide.reserved_shared_memory_kb * 1024
+    assert (spec.registers_per_sm, spec.registers_per_cta, spec.max_registers_per_thread) == (
+        guide.registers_per_sm,
+        guide.registers_per_cta,
+        guide.registers_per_thread,
+    )
+    assert spec.max_threads_per_cta == guide.threads_per_cta
+    if guide.tensor_types is not None:
+        types = {feature.removesuffix("_mma") for feature in spec.features if feature.endswith("_mma")}
+        assert types == set(guide.tensor_types.split())
+
+
+def test_every_nvidia_architecture_names_the_edition_that_it_was_read_in():
+    described = {c for c, table in catalogue().architectures.items() if table["vendor"] == "nvidia"}
+    assert described == set(GUIDE)
+    assert all(set(guide.read_in) and set(guide.read_in) <= set(EDITIONS) for guide in GUIDE.values())
 
 
 def test_features_are_facts_not_an_order():

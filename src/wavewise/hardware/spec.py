@@ -63,7 +63,7 @@ class GpuSpec:
         shared_memory_per_cta: bytes that a CTA may ask for after opting in.
         shared_memory_per_cta_default: bytes that a CTA may ask for without opting in.
         shared_memory_reserved_per_cta: bytes that the driver takes of every resident CTA.
-        barriers_per_sm: named barriers shared by the resident CTAs.
+        barriers_per_sm: named barriers shared by the resident CTAs; None where they set no limit of their own.
         tensor_flops: dense floating-point operations per second by precision ("bf16", "fp8", ...).
         sources: where each figure comes from, by field name.
     """

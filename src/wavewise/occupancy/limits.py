@@ -8,7 +8,8 @@ them; docs/occupancy.md derives each one, and the golden table of an H200 checks
   sub-partitions; a sub-partition holds whole warps only. A CTA's warps, rounded up to the number of
   sub-partitions, must also stay within the registers that one CTA may hold.
 - shared memory: a CTA takes what it asks for plus what the driver reserves, rounded up to the unit.
-- CTA slots and named barriers: so many per SM.
+- CTA slots: so many per SM.
+- named barriers: so many per SM from capability 9.0 on; before that the calculator lets them set no limit.
 """
 
 from dataclasses import dataclass
@@ -27,7 +28,10 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SmLimits:
-    """The figures of a GpuSpec that residency needs, all of them known. Fields as in GpuSpec."""
+    """The figures of a GpuSpec that residency needs, all of them known. Fields as in GpuSpec.
+
+    Only `barriers_per_sm` may be None: then named barriers set no limit.
+    """
 
     warp_size: int
     max_threads_per_cta: int
@@ -42,7 +46,7 @@ class SmLimits:
     shared_memory_per_cta: int
     shared_memory_reserved_per_cta: int
     shared_memory_allocation_unit: int
-    barriers_per_sm: int
+    barriers_per_sm: int | None
 
     @classmethod
     def of(cls, gpu: GpuSpec) -> "SmLimits | str":
@@ -52,7 +56,7 @@ class SmLimits:
         known = {name: getattr(gpu, name) for name in cls.__dataclass_fields__}
         if known["registers_per_cta"] is None:
             known["registers_per_cta"] = known["registers_per_sm"]
-        missing = [name for name, value in known.items() if value is None]
+        missing = [name for name, value in known.items() if value is None and name != "barriers_per_sm"]
         if missing:
             of = f"compute capability {gpu.compute_capability}" if gpu.compute_capability else gpu.name
             return f"{', '.join(missing)} of {of} not known"
@@ -100,17 +104,12 @@ def cta_limits(
     warps = -(-threads // sm.warp_size)
     by_warps = np.where(threads > sm.max_threads_per_cta, 0, sm.max_warps_per_sm // warps)
     slots = np.full(threads.shape, sm.max_ctas_per_sm, dtype=np.int64)
-    # Every slot has its share of barriers; only a kernel that uses more can run out before the slots do.
-    share = sm.barriers_per_sm // sm.max_ctas_per_sm
-    by_barriers = np.where(
-        used_barriers > share, sm.barriers_per_sm // np.maximum(used_barriers, 1), UNLIMITED
-    )
     return {
         "warps": by_warps,
         "registers": _by_registers(sm, warps, registers),
         "shared_memory": _by_shared_memory(sm, shared),
         "cta_slots": slots,
-        "barriers": by_barriers,
+        "barriers": _by_barriers(sm, used_barriers),
     }
 
 
@@ -145,3 +144,11 @@ def _by_shared_memory(sm: SmLimits, shared: Ints) -> Ints:
     fits = np.where(per_cta > 0, sm.shared_memory_per_sm // np.maximum(per_cta, 1), UNLIMITED)
     largest = sm.shared_memory_per_cta + sm.shared_memory_reserved_per_cta
     return np.where(per_cta > largest, 0, fits)
+
+
+def _by_barriers(sm: SmLimits, used: Ints) -> Ints:
+    if sm.barriers_per_sm is None:
+        return np.full(used.shape, UNLIMITED, dtype=np.int64)
+    # Every slot has its share of barriers; only a kernel that uses more can run out before the slots do.
+    share = sm.barriers_per_sm // sm.max_ctas_per_sm
+    return np.where(used > share, sm.barriers_per_sm // np.maximum(used, 1), UNLIMITED)

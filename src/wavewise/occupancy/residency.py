@@ -98,7 +98,7 @@ def cta_budget(gpu: GpuSpec | SmLimits, launch: Launch, ctas: int) -> NextCta:
         raise ValueError("a budget needs a known GPU and a launch with registers and shared memory")
     if ctas > sm.max_ctas_per_sm:
         return NextCta(ctas_per_sm=ctas, impossible_reason=f"an SM has {sm.max_ctas_per_sm} CTA slots")
-    if launch.barriers and ctas * launch.barriers > sm.barriers_per_sm:
+    if launch.barriers and sm.barriers_per_sm is not None and ctas * launch.barriers > sm.barriers_per_sm:
         most = sm.barriers_per_sm // ctas
         return NextCta(
             ctas_per_sm=ctas, impossible_reason=f"takes <= {most} named barriers (now {launch.barriers})"
