@@ -1,6 +1,5 @@
-"""Nsight Systems exports of several schema versions, built here table by table."""
+"""What an Nsight Systems export says, by schema version: every one is read as SQLite and as Parquet."""
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -8,72 +7,16 @@ import polars as pl
 import pytest
 from trace_samples import codes
 
-from wavewise.errors import InputError, NothingToAnalyzeError
-from wavewise.trace import Trace, read
-
-KERNEL = (
-    "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName", "shortName",
-    "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory",
-    "dynamicSharedMemory", "graphNodeId", "graphId",
-)  # fmt: skip
-RUNTIME = ("start", "end", "eventClass", "globalTid", "correlationId", "nameId", "returnValue")
-NVTX = ("start", "end", "eventType", "text", "globalTid", "textId")
-STRINGS = {
-    1: "void gemm<4>(int)",
-    2: "gemm",
-    3: "cudaGraphLaunch_v10000",
-    4: "cudaLaunchKernel_ptsz_v7000",
-    5: "step",
-}
-
-
-def pid(process: int) -> int:
-    """A global process id, as Nsight serialises it."""
-    return (1 << 48) | (process << 24)
-
-
-class Export:
-    """An export under construction."""
-
-    def __init__(self, path: Path, version: str | None = "3.24.14") -> None:
-        self.path = path
-        self._db = sqlite3.connect(path)
-        self.table("StringIds", ("id", "value"), list(STRINGS.items()))
-        if version:
-            self.table("META_DATA_EXPORT", ("name", "value"), [("EXPORT_SCHEMA_VERSION", version)])
-
-    def table(self, name: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-        self._db.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({", ".join(columns)})')
-        marks = ", ".join("?" * len(columns))
-        self._db.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)
-
-    def kernels(
-        self,
-        rows: list[dict[str, Any]],
-        table: str = "CUPTI_ACTIVITY_KIND_KERNEL",
-        without: tuple[str, ...] = (),
-    ) -> None:
-        default = {
-            "start": 1000, "end": 1500, "deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 11,
-            "globalPid": pid(80), "demangledName": 1, "shortName": 2, "registersPerThread": 32, "gridX": 64, "gridY": 2,
-            "gridZ": 1, "blockX": 256, "blockY": 1, "blockZ": 1, "staticSharedMemory": 64, "dynamicSharedMemory": 1024,
-            "graphNodeId": None, "graphId": None,
-        }  # fmt: skip
-        columns = tuple(name for name in KERNEL if name not in without)
-        self.table(table, columns, [tuple((default | row)[name] for name in columns) for row in rows])
-
-    def read(self) -> list[Trace]:
-        self._db.commit()
-        self._db.close()
-        return read(self.path)
+from support.nsys_export import GRAPHS, KERNEL, NVTX, RUNTIME, NsysExport, pid
+from wavewise.errors import NothingToAnalyzeError
 
 
 @pytest.fixture
-def export(tmp_path: Path) -> Export:
-    return Export(tmp_path / "trace.sqlite")
+def export(tmp_path: Path) -> NsysExport:
+    return NsysExport(tmp_path / "trace.sqlite")
 
 
-def test_kernels_copies_launches_and_markers(export: Export) -> None:
+def test_kernels_copies_launches_and_markers(export: NsysExport) -> None:
     node = (4 << 32) | 1
     export.kernels(
         [{"graphNodeId": node}, {"start": 2000, "end": 2600, "graphNodeId": node + 1, "graphId": 9}]
@@ -115,9 +58,9 @@ def test_kernels_copies_launches_and_markers(export: Export) -> None:
     assert trace.metadata == {"schema_version": "3.24.14"}
 
 
-@pytest.mark.parametrize("version", ["1.7", "2.7.1", "3.25.0", None])
+@pytest.mark.parametrize("version", ["1.7", "2.7.1", "3.28.1", None])
 def test_what_an_older_schema_lacks_is_null(tmp_path: Path, version: str | None) -> None:
-    export = Export(tmp_path / "old.sqlite", version)
+    export = NsysExport(tmp_path / "old.sqlite", version)
     export.kernels([{}], without=("graphNodeId", "graphId", "globalPid"))
     (trace,) = export.read()
     assert trace.operations["graph_id"].to_list() == [None]
@@ -128,14 +71,14 @@ def test_what_an_older_schema_lacks_is_null(tmp_path: Path, version: str | None)
 
 
 def test_a_newer_major_version_is_said(tmp_path: Path) -> None:
-    export = Export(tmp_path / "new.sqlite", "4.0.0")
+    export = NsysExport(tmp_path / "new.sqlite", "4.0.0")
     export.kernels([{}])
     (trace,) = export.read()
     assert codes(trace) == {"unknown_schema_version": 1}
 
 
 @pytest.mark.parametrize("suffix", ["_V2", "_V3"])
-def test_the_newest_table_with_rows_is_read(export: Export, suffix: str) -> None:
+def test_the_newest_table_with_rows_is_read(export: NsysExport, suffix: str) -> None:
     export.kernels([{"start": 5, "end": 6}])
     export.kernels([{}, {"start": 2000, "end": 2100}], table=f"CUPTI_ACTIVITY_KIND_KERNEL{suffix}")
     export.kernels([], table="CUPTI_ACTIVITY_KIND_KERNEL_V9")
@@ -143,7 +86,7 @@ def test_the_newest_table_with_rows_is_read(export: Export, suffix: str) -> None
     assert trace.operations["start_ns"].to_list() == [1000, 2000]
 
 
-def test_processes_keep_their_correlation_ids_apart(export: Export) -> None:
+def test_processes_keep_their_correlation_ids_apart(export: NsysExport) -> None:
     export.kernels(
         [
             {"globalPid": pid(90), "deviceId": 1, "start": 3000, "end": 3500},
@@ -165,14 +108,14 @@ def test_processes_keep_their_correlation_ids_apart(export: Export) -> None:
     assert len(second.markers) == 1
 
 
-def test_markers_of_another_process_serve_the_only_one_that_works_the_gpu(export: Export) -> None:
+def test_markers_of_another_process_serve_the_only_one_that_works_the_gpu(export: NsysExport) -> None:
     export.kernels([{}])
     export.table("NVTX_EVENTS", NVTX, [(50, 900, 59, "step", pid(70) + 1, None)])
     (trace,) = export.read()
     assert len(trace.markers) == 1
 
 
-def test_several_gpus_of_one_process_are_one_trace(export: Export) -> None:
+def test_several_gpus_of_one_process_are_one_trace(export: NsysExport) -> None:
     export.kernels([{"deviceId": 1}, {"deviceId": 0, "start": 2000, "end": 2500}])
     gpu = ("id", "name", "smCount", "computeMajor", "computeMinor", "threadsPerWarp", "maxWarpsPerSm", "totalMemory",
            "maxShmemPerSm", "maxRegistersPerSm", "cuDevice")  # fmt: skip
@@ -189,10 +132,7 @@ def test_several_gpus_of_one_process_are_one_trace(export: Export) -> None:
     assert described[0].max_threads_per_sm == 2048
 
 
-GRAPHS = ("start", "end", "deviceId", "graphId", "graphExecId", "streamId", "correlationId", "globalPid")
-
-
-def test_graphs_recorded_as_wholes_beside_other_work(export: Export) -> None:
+def test_graphs_recorded_as_wholes_beside_other_work(export: NsysExport) -> None:
     export.kernels([{}])
     export.table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", GRAPHS, [(2000, 9000, 0, 4, 5, 7, 21, pid(80))])
     (trace,) = export.read()
@@ -204,36 +144,19 @@ def test_graphs_recorded_as_wholes_beside_other_work(export: Export) -> None:
     assert set(warning.unsafe) == {"idle", "steps", "kernels"}
 
 
-def test_graphs_recorded_as_wholes_and_nothing_else(export: Export) -> None:
+def test_graphs_recorded_as_wholes_and_nothing_else(export: NsysExport) -> None:
     export.table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", GRAPHS, [(2000, 9000, 0, 4, 5, 7, 21, pid(80))])
     with pytest.raises(NothingToAnalyzeError, match="--cuda-graph-trace=node"):
         export.read()
 
 
-def test_an_export_without_gpu_work(export: Export) -> None:
+def test_an_export_without_gpu_work(export: NsysExport) -> None:
     export.kernels([])
     with pytest.raises(NothingToAnalyzeError, match="without GPU activity"):
         export.read()
 
 
-def test_a_database_of_something_else(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "notes.sqlite") as db:
-        db.execute("CREATE TABLE notes (body TEXT)")
-    with pytest.raises(InputError, match="not a trace"):
-        read(tmp_path / "notes.sqlite")
-
-
-@pytest.mark.parametrize("keep", [16, 100, 5000])
-def test_a_damaged_database_is_refused_in_one_line(export: Export, keep: int) -> None:
-    export.kernels([{"start": 1000 * i, "end": 1000 * i + 10} for i in range(500)])
-    export.read()
-    export.path.write_bytes(export.path.read_bytes()[:keep])
-    with pytest.raises(InputError) as caught:
-        read(export.path)
-    assert "\n" not in str(caught.value)
-
-
-def test_rows_that_cannot_be_true_are_set_aside(export: Export) -> None:
+def test_rows_that_cannot_be_true_are_set_aside(export: NsysExport) -> None:
     rows: list[dict[str, Any]] = [
         {"start": 10_000 + 1000 * i, "end": 10_500 + 1000 * i, "correlationId": 100 + i} for i in range(20)
     ]
@@ -249,7 +172,7 @@ def test_rows_that_cannot_be_true_are_set_aside(export: Export) -> None:
     assert len(trace.operations) == 16
 
 
-def test_values_of_the_wrong_type_are_read_as_missing(export: Export) -> None:
+def test_values_of_the_wrong_type_are_read_as_missing(export: NsysExport) -> None:
     export.kernels([{"gridX": "wide", "registersPerThread": 2.5, "demangledName": None, "shortName": None}])
     (trace,) = export.read()
     assert trace.operations["grid_x"].to_list() == [None]
@@ -257,7 +180,7 @@ def test_values_of_the_wrong_type_are_read_as_missing(export: Export) -> None:
     assert trace.operations["name"].to_list() == ["(unnamed kernel)"]
 
 
-def test_what_nsight_says_it_lost_is_a_warning(export: Export) -> None:
+def test_what_nsight_says_it_lost_is_a_warning(export: NsysExport) -> None:
     export.kernels([{}])
     export.table(
         "DIAGNOSTIC_EVENT",
@@ -269,7 +192,134 @@ def test_what_nsight_says_it_lost_is_a_warning(export: Export) -> None:
     assert codes(trace) == {"lost_records": 1, "possibly_incomplete": 1}
 
 
-def test_a_path_with_characters_of_a_uri(tmp_path: Path) -> None:
-    export = Export(tmp_path / "100% #1 ?mode=rw.sqlite")
+def test_ids_that_use_all_64_bits(export: NsysExport) -> None:
+    high = ((0xFE << 56) | (80 << 24)) - (1 << 64)  # SQLite holds it as signed, Parquet as unsigned
+    export.kernels([{"globalPid": high}, {"start": 2000, "end": 2100, "globalPid": pid(80)}])
+    export.table("CUPTI_ACTIVITY_KIND_RUNTIME", RUNTIME, [(100, 110, 0, high + 81, 11, 4, 0)])
+    first, second = export.read()
+    assert first.launches.select("pid", "tid").rows() == [(80, 81)]
+    assert len(second.launches) == 0
+
+
+@pytest.mark.parametrize(("kind", "name"), [(1, "HtoD"), (10, "PtoP"), (13, "UVM DtoD"), (99, "unknown")])
+def test_copies_by_their_direction(export: NsysExport, kind: int, name: str) -> None:
+    columns = ("start", "end", "deviceId", "streamId", "correlationId", "copyKind")
+    export.table("CUPTI_ACTIVITY_KIND_MEMCPY", columns, [(3000, 3100, 0, 7, 12, kind)])
+    (trace,) = export.read()
+    assert trace.operations["name"].to_list() == [f"Memcpy {name}"]
+
+
+def test_kernels_whose_names_are_lost_stay_apart(export: NsysExport) -> None:
+    export.table("StringIds", ("id", "value"), [(1, "a second string of the same id")])
+    kernels: list[dict[str, Any]] = [
+        {"demangledName": 1},
+        {"demangledName": 901, "shortName": 2},
+        {"demangledName": 901, "shortName": 902},
+        {"demangledName": 903, "shortName": 902},
+        {"demangledName": None, "shortName": None},
+    ]
+    export.kernels(
+        [{"start": 1000 * i, "end": 1000 * i + 9, **kernel} for i, kernel in enumerate(kernels, 1)]
+    )
+    (trace,) = export.read()
+    assert trace.operations["name"].to_list() == [
+        "void gemm<4>(int)", "gemm", "(unnamed kernel 901)", "(unnamed kernel 903)", "(unnamed kernel)",
+    ]  # fmt: skip
+
+
+def test_ranges_of_an_export_without_event_types(export: NsysExport) -> None:
     export.kernels([{}])
-    assert len(export.read()) == 1
+    columns = ("start", "end", "text", "globalTid")
+    export.table("NVTX_EVENTS", columns, [(50, 900, "step", pid(80) + 81), (80, None, "mark", pid(80) + 81)])
+    (trace,) = export.read()
+    assert trace.markers["name"].to_list() == ["step"]
+
+
+def test_an_empty_text_gives_way_to_the_string_of_its_id(export: NsysExport) -> None:
+    export.kernels([{}])
+    export.table("NVTX_EVENTS", NVTX, [(50, 900, 59, "", pid(80) + 81, 5)])
+    (trace,) = export.read()
+    assert trace.markers["name"].to_list() == ["step"]
+
+
+def test_a_process_numbers_the_gpus_that_it_sees(export: NsysExport) -> None:
+    export.kernels([{"globalPid": pid(80)}, {"globalPid": pid(90)}, {"globalPid": pid(70), "deviceId": 1}])
+    export.table(
+        "TARGET_INFO_GPU",
+        ("id", "name", "smCount", "cuDevice"),
+        [(0, "NVIDIA H200", 132, 0), (1, "NVIDIA B200", 148, 1)],
+    )
+    columns = ("gpuId", "cudaId", "pid", "numMultiprocessors")
+    export.table("TARGET_INFO_CUDA_DEVICE", columns, [(0, 0, 80, 132), (1, 0, 90, 70), (7, 0, 70, 1)])
+    seen = [
+        (gpu.name, gpu.sm_count)
+        for trace in export.read()
+        if (gpu := trace.properties_of(trace.device_ids()[0]))
+    ]
+    assert seen == [("NVIDIA H200", 132), ("NVIDIA B200", 70), ("NVIDIA B200", 148)]
+
+
+def test_each_process_tells_its_own_whole_graphs(export: NsysExport) -> None:
+    export.kernels([{"globalPid": pid(80)}, {"globalPid": pid(90), "deviceId": 1}])
+    graphs = [(2000, 9000, 0, 4, 5, 7, 21, pid(80)), (9100, 9900, 0, 4, 5, 7, 22, pid(80))]
+    export.table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", GRAPHS, graphs)
+    first, second = export.read()
+    assert codes(first) == {"graphs_as_wholes": 2}
+    assert codes(second) == {}
+
+
+def test_an_export_of_which_no_record_can_be_true(export: NsysExport) -> None:
+    export.kernels([{"start": 1000.5}, {"end": None}])
+    with pytest.raises(NothingToAnalyzeError, match="none of its 2 GPU records has times that can be true"):
+        export.read()
+
+
+FULL = (
+    "StringIds", "META_DATA_EXPORT", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "TARGET_INFO_GPU",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", FULL)
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_a_table_that_is_missing_or_empty_costs_what_it_held(export: NsysExport, lost: str, how: str) -> None:
+    export.kernels([{}])
+    columns = ("start", "end", "deviceId", "streamId", "correlationId", "copyKind")
+    export.table("CUPTI_ACTIVITY_KIND_MEMCPY", columns, [(3000, 3100, 0, 7, 12, 1)])
+    export.table("CUPTI_ACTIVITY_KIND_RUNTIME", RUNTIME, [(100, 110, 0, pid(80) + 1, 11, 4, 0)])
+    export.table("NVTX_EVENTS", NVTX, [(50, 900, 59, "step", pid(80) + 81, None)])
+    export.table("TARGET_INFO_GPU", ("id", "name", "cuDevice"), [(0, "NVIDIA H200", 0)])
+    export.run(f'DROP TABLE "{lost}"' if how == "missing" else f'DELETE FROM "{lost}"')
+    (trace,) = export.read()
+    kept = {
+        "StringIds": "(unnamed kernel 1)" not in trace.operations["name"],
+        "META_DATA_EXPORT": trace.metadata != {},
+        "CUPTI_ACTIVITY_KIND_KERNEL": "kernel" in trace.operations["kind"],
+        "CUPTI_ACTIVITY_KIND_MEMCPY": "memcpy" in trace.operations["kind"],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": len(trace.launches) == 1,
+        "NVTX_EVENTS": len(trace.markers) == 1,
+        "TARGET_INFO_GPU": len(trace.devices) == 1,
+    }
+    assert [name for name, there in kept.items() if not there] == [lost]
+
+
+def test_records_that_do_not_say_their_process_belong_to_the_only_one(export: NsysExport) -> None:
+    export.kernels([{}])
+    export.table("CUPTI_ACTIVITY_KIND_MEMSET", ("start", "end", "globalPid"), [(3000, 3100, None)])
+    (trace,) = export.read()
+    assert len(trace.operations) == 2
+
+
+@pytest.mark.parametrize("column", KERNEL)
+def test_any_column_may_be_missing(export: NsysExport, column: str) -> None:
+    export.kernels([{}], without=(column,))
+    export.table("CUPTI_ACTIVITY_KIND_MEMSET", ("start", "end"), [(3000, 3100)])
+    (trace,) = export.read()
+    assert len(trace.operations) == (1 if column in ("start", "end") else 2)
+
+
+def test_a_table_with_none_of_the_columns_still_has_its_rows(export: NsysExport) -> None:
+    export.kernels([{}])
+    export.table("CUPTI_ACTIVITY_KIND_MEMSET", ("value",), [(0,), (1,)])
+    (trace,) = export.read()
+    assert codes(trace) == {"missing_time": 2}

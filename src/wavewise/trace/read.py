@@ -1,4 +1,7 @@
-"""Finds traces and reads them: knows the source of a file by its first bytes, never by its name."""
+"""Finds traces and reads them: knows the source of a file by its first bytes, never by its name.
+
+Only a folder of Parquet tables, which is one trace, is known by names: those of the tables.
+"""
 
 import os
 import re
@@ -10,8 +13,7 @@ from pathlib import Path
 from wavewise.errors import InputError
 from wavewise.trace.kineto import read_kineto
 from wavewise.trace.model import Trace
-from wavewise.trace.nsys import MAGIC as SQLITE
-from wavewise.trace.nsys import read_nsys
+from wavewise.trace.nsys import PARQUET_MAGIC, SQLITE_MAGIC, export_folder, read_nsys
 from wavewise.trace.progress import Progress as Progress
 from wavewise.trace.ranks import rank_in_name
 from wavewise.trace.remote import list_url, open_url, url_of
@@ -20,8 +22,13 @@ from wavewise.trace.source import Limits
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".sqlite")
 """What a trace in a folder is called. A file named itself may be called anything."""
 
+_LOOKED_FOR = f"{', '.join(SUFFIXES)}, folders of Nsight Systems Parquet tables"
+
 RAW_NSIGHT = (".nsys-rep", ".qdrep", ".qdstrm")
 """Nsight Systems' own formats, which only its exporter reads."""
+
+_PARQUET_FOLDER = "_pqtdir"
+"""What Nsight Systems adds to a report's name for its Parquet export, unless it is told another name."""
 
 _OF_OUR_OWN = frozenset({"run.json", "findings.json"})
 """JSON that wavewise itself puts beside traces."""
@@ -60,12 +67,12 @@ def _found(paths: Iterable[str | os.PathLike[str]], recursive: bool) -> list[Pat
             if not inside:
                 below = not recursive and any(child.is_dir() for child in path.iterdir())
                 raise InputError(
-                    f"{path}: no trace in this folder (looked for {', '.join(SUFFIXES)})"
+                    f"{path}: no trace in this folder (looked for {_LOOKED_FOR})"
                     + ("; --recursive searches the folders below it, too" if below else "")
                 )
             found.extend(inside)
         elif path.exists():
-            found.append(path)
+            found.append(export_folder(path) or path)
         else:
             raise InputError(f"{path}: no such file or folder")
     return found
@@ -78,10 +85,23 @@ def _as_counted(path: Path) -> tuple[tuple[int, int, str], ...]:
 
 
 def _in_folder(folder: Path, recursive: bool) -> Iterator[Path]:
+    if export_folder(folder):
+        yield folder
     for path in folder.rglob("*") if recursive else folder.iterdir():
-        raw = path.name.endswith(RAW_NSIGHT) and not path.with_suffix(".sqlite").exists()
-        if (path.name.endswith(SUFFIXES) or raw) and path.name not in _OF_OUR_OWN and path.is_file():
+        if path.is_dir():
+            is_trace = export_folder(path) is not None and not _export_beside(path, ".sqlite")
+        elif path.name.endswith(RAW_NSIGHT):
+            is_trace = path.is_file() and not _export_beside(path, ".sqlite", _PARQUET_FOLDER)
+        else:
+            is_trace = path.name.endswith(SUFFIXES) and path.name not in _OF_OUR_OWN and path.is_file()
+        if is_trace:
             yield path
+
+
+def _export_beside(path: Path, *endings: str) -> bool:
+    """Whether the same Nsight recording stands beside `path` in another form, which is the one to read."""
+    report = path.name.removesuffix(_PARQUET_FOLDER) if path.is_dir() else path.stem
+    return any(path.with_name(report + ending).exists() for ending in endings)
 
 
 def read(
@@ -90,7 +110,7 @@ def read(
     """All documents of one trace file, in file order.
 
     Args:
-        path: the file.
+        path: the file, or the folder of an Nsight Systems Parquet export.
         progress: called with what is being done and the share done.
         limits: what the file may cost before it is refused.
 
@@ -99,9 +119,17 @@ def read(
         NothingToAnalyzeError: a trace without any GPU operation.
     """
     name = os.fspath(path)
-    start = _first_bytes(name)
-    if start.startswith(SQLITE):
+    tables = export_folder(Path(name))
+    if tables is not None:
+        name = str(tables)
         traces = read_nsys(name, progress)
+    elif (start := _first_bytes(name)).startswith(SQLITE_MAGIC):
+        traces = read_nsys(name, progress)
+    elif start.startswith(PARQUET_MAGIC):
+        raise InputError(
+            f"{name}: a Parquet file that is no trace; an Nsight Systems export is a folder of them, StringIds.parquet "
+            "included: nsys export --type parquetdir"
+        )
     elif name.endswith(RAW_NSIGHT):
         raise InputError(
             f"{name}: a raw Nsight Systems report; export it first: nsys export --type sqlite {os.path.basename(name)}"
@@ -118,8 +146,8 @@ def _first_bytes(path: str) -> bytes:
     if url is not None:
         file, _ = open_url(url)
         with file:
-            start = file.read(len(SQLITE))
-        if start.startswith(SQLITE):
+            start = file.read(len(SQLITE_MAGIC))
+        if start.startswith(SQLITE_MAGIC):
             raise InputError(f"{url}: an SQLite export cannot be read from afar; copy it here first")
         return start
     try:
@@ -127,7 +155,7 @@ def _first_bytes(path: str) -> bytes:
         if stat.S_ISFIFO(os.stat(path).st_mode):
             raise InputError(f"{path}: a pipe, and a trace is read more than once; write it to a file first")
         with open(path, "rb") as file:
-            return file.read(len(SQLITE))
+            return file.read(len(SQLITE_MAGIC))
     except IsADirectoryError as error:
         raise InputError(f"{path}: a folder, not a trace file") from error
     except OSError as error:

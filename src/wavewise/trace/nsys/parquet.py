@@ -1,0 +1,117 @@
+"""The tables of a Parquet export (`nsys export --type parquetdir`): a folder with one file for each table.
+
+Nsight names the folder `REPORT_pqtdir`, or as `--output` says; so it is known by the names of its files, which are
+those of the tables.
+"""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+
+from wavewise.errors import InputError
+from wavewise.trace.nsys.tables import Among, Columns, Tables, are_an_export
+
+MAGIC = b"PAR1"
+_SUFFIX = ".parquet"
+_BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+
+
+def export_folder(path: Path) -> Path | None:
+    """The Parquet export that `path` is, or is a table of; None where it is neither."""
+    folder = path.parent if path.name.endswith(_SUFFIX) and os.path.isfile(path) else path
+    try:
+        return folder if os.path.isdir(folder) and are_an_export(_tables_in(folder)) else None
+    except OSError:  # a folder that may not be listed: who wants something of it will say so
+        return None
+
+
+@contextmanager
+def parquet_tables(path: str) -> Generator[Tables]:
+    """The tables of the export in the folder `path`.
+
+    Raises:
+        InputError: here or from any read within: a table cannot be read, or the folder is no export.
+    """
+    try:
+        found = _tables_in(Path(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if not are_an_export(found):
+        raise InputError(f"{path}: not a trace (a folder, but no Nsight Systems export)")
+    yield ParquetTables(found)
+
+
+def _tables_in(folder: Path) -> dict[str, Path]:
+    with os.scandir(folder) as entries:
+        return {
+            entry.name.removesuffix(_SUFFIX): Path(entry.path)
+            for entry in entries
+            if entry.name.endswith(_SUFFIX) and entry.is_file()
+        }
+
+
+class ParquetTables(Tables):
+    """The tables of a folder."""
+
+    def __init__(self, files: dict[str, Path]) -> None:
+        super().__init__(files)
+        self._files = files
+
+    def _has_rows(self, name: str) -> bool:
+        with self._rows(name) as rows:
+            return rows.select(pl.len()).collect().item() > 0
+
+    def _read(self, name: str, columns: Columns, only: Among | None) -> pl.DataFrame:
+        with self._rows(name) as rows:
+            present = rows.collect_schema()
+            if only and only.column in present:
+                rows = rows.filter(_typed(only.column, present, pl.Int64).is_in(only.values))
+            # Added to the rows, not selected from nothing: a table with none of the columns still has its rows.
+            typed = [_typed(column, present, kind) for column, kind in columns.items()]
+            return rows.with_columns(typed).select(*columns).collect()
+
+    @contextmanager
+    def _rows(self, name: str) -> Generator[pl.LazyFrame]:
+        file = self._files[name]
+        try:
+            with _no_panic_messages():
+                yield pl.scan_parquet(file, glob=False, hive_partitioning=False)
+        except _BROKEN as error:
+            fault = str(error).strip().partition("\n")[0]
+            raise InputError(f"{file}: the Parquet file cannot be read ({fault}); export it again") from error
+
+
+@contextmanager
+def _no_panic_messages() -> Generator[None]:
+    """Keeps what polars says of damage to one exception.
+
+    On some damage its own assertions fail. That is an exception, too, but its message has been written by then: to
+    file descriptor 2, past `sys.stderr`.
+    """
+    stderr = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(nowhere)
+        os.close(stderr)
+
+
+def _typed(column: str, present: pl.Schema, kind: type[pl.DataType]) -> pl.Expr:
+    found, value = present.get(column), pl.col(column)
+    if kind is pl.Int64 and found == pl.UInt64:
+        value = value.reinterpret(
+            signed=True
+        )  # global ids use all 64 bits; SQLite holds the same bits, signed
+    elif kind is pl.Int64 and found is not None and found.is_integer():
+        value = value.cast(pl.Int64, strict=False)
+    elif kind is pl.String and isinstance(found, (pl.String, pl.Categorical, pl.Enum)):
+        value = value.cast(pl.String)
+    else:
+        value = pl.lit(None, kind)
+    return value.alias(column)
