@@ -23,6 +23,12 @@ _GRAVE = frozenset({"unsafe", "worse"})
 _UNPAIRED = ("attitude", "hypothetical", "conditional", "superseded", "hedge", "grows")
 """Where one of these stands, two figures are no before and after."""
 
+_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”")
+"""Words in quotation marks: somebody else's."""
+
+_ANTECEDENT = re.compile(r"\s*(?:support\b)?\s*,?\s*(?:which|that)\b[^,;]*$", re.I)
+"""What stands between a lever and what a relative clause says of it: "GDC support, which is broken"."""
+
 _EMPHATIC = re.compile(r"\b(?:did|does|do)\W*$", re.I)
 """What makes an infinitive a fact: "it did help"."""
 
@@ -104,9 +110,52 @@ def judge(text: str, mentions: Sequence[Mention], context: Context, rules: Rules
         hits = _hits(words, rules)
         if not hits and blanket is None:
             found += _paired(words, hole.start, lambda _, owners=owners: owners, rules)
+        inside = [m for m in mentions if hole.holds(m.start)]
         for hit in hits:
-            found += [_found(lever, hit, words, hole, text, rules, blanket) for lever in owners]
-    return [*found, *_reverted(text, mentions, rules)]
+            own = _antecedent(hole.start + hit.start, inside, text)
+            levers = dict.fromkeys((*owners, *own))
+            found += [_found(lever, hit, words, hole, text, rules, blanket) for lever in levers]
+    return _quoted_apart([*found, *_reverted(text, mentions, rules)], text, holes, rules)
+
+
+def _antecedent(position: int, mentions: Sequence[Mention], text: str) -> tuple[str, ...]:
+    """The lever that the relative clause of a cue is about: the one named right before it."""
+    before = [m for m in mentions if m.end <= position]
+    last = max(before, key=lambda m: m.end, default=None)
+    return (last.lever,) if last is not None and _ANTECEDENT.match(text[last.end : position]) else ()
+
+
+def _quoted_apart(found: list[Found], text: str, holes: Sequence[Span], rules: Rules) -> list[Found]:
+    """Takes the verdict from levers of which one clause quotes two statements that are not the same.
+
+    Whoever sets two quotations side by side reports what others said. Where those differ, in verdict or in
+    ground, neither is what the sentence itself says. A quotation without words of a verdict counts as another
+    statement where it is more than a name.
+    """
+    quotations = [Span(m.start(), m.end()) for m in _QUOTED.finditer(text)]
+    apart: set[str] = set()
+    for clause in clauses(text, list(holes)) if len(quotations) > 1 else ():
+        inside = [span for span in quotations if clause.holds(span.start)]
+        for lever in {one.lever for one in found}:
+            said = [_quoted_verdict(span, lever, found, text, rules) for span in inside]
+            statements = {one for one in said if one is not None}
+            if len(statements) > 1 and any(verdict for verdict, _ in statements):
+                apart.add(lever)
+    why = "quotes statements that differ"
+    return [replace(one, verdict=None, why_not=why) if one.lever in apart else one for one in found]
+
+
+def _quoted_verdict(
+    span: Span, lever: str, found: Sequence[Found], text: str, rules: Rules
+) -> tuple[str | None, str | None] | None:
+    """(verdict, ground) of a lever in a quotation, (None, its words) where it has no verdict, None for a name."""
+    verdict = next(
+        (f.verdict for f in found if f.lever == lever and f.verdict and span.holds(f.position)), None
+    )
+    words = span.of(text)
+    if verdict is not None:
+        return verdict, rules.ground(words)
+    return (None, words) if len(words.split()) > 1 else None
 
 
 @dataclass(frozen=True)
