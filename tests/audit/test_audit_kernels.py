@@ -206,6 +206,21 @@ def test_results_are_cached_by_content(tmp_path, monkeypatch):
     assert run().compiled == 1
 
 
+@pytest.mark.parametrize("variable", ["TRITON_DEFAULT_FP_FUSION", "PTXAS_OPTIONS"])
+def test_what_changes_the_code_is_part_of_the_content(variable, tmp_path, monkeypatch):
+    monkeypatch.setenv("WAVEWISE_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv(variable, raising=False)
+
+    def run():
+        return audit(audit_zoo.scale_add, [{"BLOCK": 64}], ["h200"], signature=ZOO["scale_add"][0])
+
+    assert run().compiled == 1
+    monkeypatch.setenv(variable, {"PTXAS_OPTIONS": "-O1"}.get(variable, "0"))
+    assert run().compiled == 1
+    monkeypatch.delenv(variable)
+    assert run().compiled == 0
+
+
 def test_a_configuration_that_does_not_compile_is_a_row_beside_those_that_do():
     report = audit(audit_zoo.broken_for_large, [{"BLOCK": 256}, {"BLOCK": 64}], ["h200"], signature="*fp32")
     good, bad = report.rows

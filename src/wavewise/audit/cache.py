@@ -3,6 +3,7 @@
 import hashlib
 import os
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,31 @@ def folder() -> Path:
 
 
 def key(kernel: Any, job: Job) -> str:
-    """Hash of the kernel with all it calls (Triton's own), constants, options, target and compiler versions."""
+    """Hash of the kernel with all it calls (Triton's own), constants, options, target and compiler versions.
+
+    Options and environment are hashed as Triton hashes them for its own cache: variables such as
+    TRITON_DEFAULT_FP_FUSION or TRITON_PTXAS_PATH change the code, and with it registers. Empty where Triton
+    refuses the options: the compile says why, and there is nothing to keep.
+    """
+    from triton._C.libtriton import get_cache_invalidating_env_vars
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import make_backend
+
+    source = triton_source(kernel, job)
+    try:
+        with warnings.catch_warnings():
+            # What Triton warns of while it reads options, it warns of again when it compiles.
+            warnings.simplefilter("ignore")
+            backend: Any = make_backend(GPUTarget("cuda", job.capability, 32))
+            options = backend.parse_options({**options_of(job.config), **source.parse_options()}).hash()
+    except Exception:
+        return ""
     parts = [
         _FORMAT,
-        triton_source(kernel, job).hash(),
-        repr(sorted(options_of(job.config).items())),
-        str(job.capability),
+        source.hash(),
+        backend.hash(),
+        options,
+        repr(sorted(get_cache_invalidating_env_vars().items())),
         fingerprint(),
         os.environ.get("PTXAS_OPTIONS", ""),
     ]

@@ -31,6 +31,7 @@ class Resources(Result, frozen=True, kw_only=True):
         stack_bytes: local memory per thread: spills, and arrays that registers cannot hold.
         tensor_memory_columns: of the 512 that an SM of the data-centre Blackwell has; None without tensor memory.
         error: the compiler's message in one line, None for a kernel that compiled.
+        timed_out: the compile was ended because it took longer than it may; `error` says how long that is.
     """
 
     kernel: str
@@ -46,13 +47,14 @@ class Resources(Result, frozen=True, kw_only=True):
     cluster_size: int | None = None
     tensor_memory_columns: int | None = None
     error: str | None = None
+    timed_out: bool = False
 
 
 class AuditRow(Result, frozen=True, kw_only=True):
     """One kernel in one configuration on one GPU; occupancy fields as in the findings' kernel rows.
 
     Attributes:
-        rank: 1 is best among the rows of this GPU; None for what does not fit or did not compile.
+        rank: 1 is best among the rows of this GPU; None for what does not fit, did not compile or took too long.
         fits: whether at least one CTA fits on an SM; None when residency is unknown.
         grid: CTAs of the launch, clusters included; None without a grid.
         reason: why occupancy is unknown, or what does not fit.

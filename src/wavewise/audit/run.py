@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from wavewise.audit import cache
 from wavewise.audit.binary import read_binary
+from wavewise.audit.clock import TIMEOUT_S, checked, compiled_within
 from wavewise.audit.compile import Job, compile_one
 from wavewise.audit.pool import picklable
 from wavewise.audit.pool import run as run_pool
@@ -43,6 +45,7 @@ def audit(
     let: Mapping[str, int] | None = None,
     jobs: int | None = None,
     use_cache: bool = True,
+    timeout_s: float | None = TIMEOUT_S,
     known_gpus: Catalogue | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
@@ -61,6 +64,9 @@ def audit(
         let: values for other names in the formula.
         jobs: processes; all cores unless given.
         use_cache: look results up and store them.
+        timeout_s: seconds that one compile may take; a configuration over it is a row that says so. None sets no
+            limit. A kernel that exists in this process only (defined in `__main__` or inside a function) is
+            compiled in it, where a running pass of the compiler is not left half-way.
         known_gpus: the catalogue to find names in.
         progress: called as compiles finish.
 
@@ -70,6 +76,7 @@ def audit(
         MissingExtraError: triton is not installed.
     """
     specs = _specs(gpus, known_gpus)
+    checked(timeout_s)
     if isinstance(kernel, Path) or (isinstance(kernel, str) and kernel.endswith(BINARIES)):
         return audit_binary(Path(kernel), specs, grid=grid, let=let)
     if os.environ.get(WORKER):
@@ -85,7 +92,7 @@ def audit(
     capabilities = dict.fromkeys(capability_number(spec) for spec in specs)
     pairs = [(config, capability) for config in chosen for capability in capabilities]
     work = [_job(function, source, signature, config, capability) for config, capability in pairs]
-    found, compiled = _compiled(function, work, jobs, use_cache, progress)
+    found, compiled = _compiled(function, work, jobs, use_cache, timeout_s, progress)
     by_pair = {(id(config), capability): f for (config, capability), f in zip(pairs, found, strict=True)}
     _refuse_if_nothing_compiled(function.__name__, found)
     rows = [
@@ -174,7 +181,12 @@ def _job(
 
 
 def _compiled(
-    function: Any, work: Sequence[Job], jobs: int | None, use_cache: bool, progress: Progress | None
+    function: Any,
+    work: Sequence[Job],
+    jobs: int | None,
+    use_cache: bool,
+    timeout_s: float | None,
+    progress: Progress | None,
 ) -> tuple[list[Resources], int]:
     """Results in the order of `work`, and how many had to be compiled."""
     keys = [cache.key(function, job) if use_cache else "" for job in work]
@@ -196,16 +208,19 @@ def _compiled(
 
     todo = [work[index] for index in missing]
     if todo and todo[0].source is not None and picklable(todo):
-        run_pool(todo, jobs or os.cpu_count() or 1, done)
+        run_pool(todo, jobs or os.cpu_count() or 1, done, timeout_s)
     else:
         for place, job in enumerate(todo):
-            done(place, compile_one(function, job))
+            compile_here = partial(compile_one, function, job)
+            done(place, compiled_within(timeout_s, job, function.__name__, compile_here))
     return [found[index] for index in range(len(work))], len(missing)
 
 
 def _refuse_if_nothing_compiled(name: str, found: Sequence[Resources]) -> None:
-    """A kernel that compiles in no configuration is an error, told once."""
-    errors = [f.error for f in found if f.error is not None and f.shared_memory_bytes is None]
+    """A kernel that compiles in no configuration is an error, told once; what takes too long stays a row."""
+    errors = [
+        f.error for f in found if f.error is not None and f.shared_memory_bytes is None and not f.timed_out
+    ]
     if len(errors) == len(found):
         others = len(set(errors)) - 1
         more = f" (and {others} other messages)" if others else ""

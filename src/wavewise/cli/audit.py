@@ -80,6 +80,12 @@ def audit(
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", help="Compiling processes (all cores unless given).")
     ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", help="The longest that one compile may take; a configuration over it is a row."
+        ),
+    ] = 120,
     cache: Annotated[bool, typer.Option(help="Keep compile results, by content.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     gpus: Annotated[
@@ -122,6 +128,7 @@ def audit(
                 grid=grid,
                 let=values,
                 jobs=jobs,
+                timeout_s=timeout,
                 use_cache=cache,
                 known_gpus=known,
                 progress=progress,
@@ -284,6 +291,8 @@ def _limited(row: "AuditRow") -> str:
         )
     if row.fits is False:
         return "does not fit" if (row.reason or "").startswith("does not fit") else "does not run"
+    if row.resources.timed_out:
+        return "too slow"
     return "does not compile" if row.resources.error is not None else "unknown"
 
 
@@ -301,8 +310,10 @@ def _remarks(rows: "Sequence[AuditRow]") -> list[str]:
         )
         words.append(f"Next step of #1: {next_cta_words(best.next_cta, launch)}")
     words += dict.fromkeys(f"Note: {note}" for row in rows for note in row.notes)
-    errors = dict.fromkeys(row.resources.error for row in rows if row.fits is None and row.resources.error)
-    words += [f"Does not compile: {error}" for error in errors]
+    failed = [row.resources for row in rows if row.fits is None and row.resources.error]
+    errors = dict.fromkeys(found.error for found in failed)
+    slow = {found.error for found in failed if found.timed_out}
+    words += [f"{'Too slow' if error in slow else 'Does not compile'}: {error}" for error in errors]
     reasons = dict.fromkeys(row.reason for row in rows if row.reason and row.reason not in errors)
     words += [f"{reason[0].upper()}{reason[1:]}" for reason in reasons]
     return words
