@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from wavewise.errors import InputError
 from wavewise.trace.kineto.blocks import Cutter, Layout
-from wavewise.trace.kineto.events import Interner, Key, Rows, Shape, T, Tables
+from wavewise.trace.kineto.events import COLUMNS, Interner, Key, Rows, Shape, T, Tables
 from wavewise.trace.kineto.ladder import BlockResult, read_block
 from wavewise.trace.notes import Notes
 from wavewise.trace.progress import Progress
@@ -59,7 +59,8 @@ def read_blocks(
         try:
             for helper in helpers:
                 helper.start(turns)
-            results = list(_own_share(text, layout, limits, tables, turns, progress))
+            own = _own_share(text, layout, limits, tables, turns, progress)
+            results = list(_results(own.parts, own.columns()))
             for helper in helpers:
                 results += helper.collect(tables)
         finally:
@@ -81,13 +82,15 @@ def _processes(text: Text) -> int:
 
 def _own_share(
     text: Text, layout: Layout, limits: Limits, tables: Tables, turns: "_Turns", progress: Progress | None
-) -> Iterator[BlockResult]:
+) -> "_Share":
     cutter = Cutter(text, layout, limits)
+    share = _Share()
     while (index := turns.take()) is not None and (block := cutter.block(index)) is not None:
-        yield read_block(block, layout, tables)
+        share.add(read_block(block, layout, tables))
         tables.forget()
         if progress:
             progress("reading", text.share(layout.first + index * limits.block_bytes))
+    return share
 
 
 def _complete(
@@ -170,8 +173,35 @@ class _Message(msgspec.Struct, array_like=True):
 
 
 Column = npt.NDArray[Any]
-_COLUMNS = (("key", np.int32), ("shape", np.int32), ("start", np.int64), ("duration", np.int64),
-            ("correlation", np.int64))  # fmt: skip
+
+
+class _Share:
+    """What one process has read: the rows of all its blocks in one array per column.
+
+    Thousands of small arrays would leave the heap in shreds that the frames made of them afterwards do not fit in.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[_Part] = []
+        self._columns = {name: bytearray() for name in COLUMNS}
+
+    def add(self, result: BlockResult) -> None:
+        """Takes over a block."""
+        rows = result.rows
+        self.parts.append(
+            _Part(
+                result.index, result.start, result.end, result.tail, result.last, result.endless, result.rung,
+                None if rows is None else len(rows), 0 if rows is None else rows.events,
+                {} if rows is None else dict(rows.notes), () if rows is None else rows.malformed,
+            )
+        )  # fmt: skip
+        if rows is not None:
+            for name, dtype in COLUMNS.items():
+                self._columns[name] += np.ascontiguousarray(getattr(rows, name), dtype).data.cast("B")
+
+    def columns(self) -> dict[str, Column]:
+        """The columns; nothing can be added any more."""
+        return {name: np.frombuffer(self._columns[name], dtype) for name, dtype in COLUMNS.items()}
 
 
 class _Helper:
@@ -208,23 +238,19 @@ class _Helper:
             os.waitpid(self._pid, 0)
 
     def _work(self, turns: _Turns, write: int) -> None:
-        tables = Tables()
-        message = _Message([], [], [])
-        results: list[BlockResult] = []
+        tables, share, refused = Tables(), _Share(), None
         try:
             text = open_text(self._path, self._limits)
-            results = list(_own_share(text, self._layout, self._limits, tables, turns, None))
+            share = _own_share(text, self._layout, self._limits, tables, turns, None)
         except InputError as error:
-            message.refused = str(error)
-        message.parts = [_part(result) for result in results]
-        message.keys, message.shapes = tables.keys.values, tables.shapes.values
-        head = msgspec.msgpack.encode(message)
-        rows = [result.rows for result in results if result.rows is not None]
+            refused = str(error)
+        head = msgspec.msgpack.encode(
+            _Message(share.parts, tables.keys.values, tables.shapes.values, refused)
+        )
         with os.fdopen(write, "wb") as out:
             out.write(len(head).to_bytes(8, "little") + head)
-            for name, dtype in _COLUMNS:
-                for part in rows:
-                    out.write(np.ascontiguousarray(getattr(part, name), dtype).tobytes())
+            for column in share.columns().values():
+                out.write(column.data)
 
     def collect(self, tables: Tables) -> list[BlockResult]:
         """What the helper has read, numbered by `tables`; nothing if it died.
@@ -234,34 +260,21 @@ class _Helper:
         """
         with os.fdopen(self._pipe, "rb") as source:
             self._pipe = -1
-            data = source.read()
-        size = int.from_bytes(data[:8], "little")
-        try:
-            message = msgspec.msgpack.decode(data[8 : 8 + size], type=_Message)
-        except msgspec.DecodeError:
-            return []
-        if message.refused:
-            raise InputError(message.refused)
-        count = sum(part.rows or 0 for part in message.parts)
-        if len(data) != 8 + size + count * sum(np.dtype(dtype).itemsize for _, dtype in _COLUMNS):
-            return []
-        columns: dict[str, Column] = {}
-        offset = 8 + size
-        for name, dtype in _COLUMNS:
-            columns[name] = np.frombuffer(data, dtype, count, offset)
-            offset += columns[name].nbytes
+            size = int.from_bytes(source.read(8), "little")
+            try:
+                message = msgspec.msgpack.decode(source.read(size), type=_Message)
+            except msgspec.DecodeError:
+                return []
+            if message.refused:
+                raise InputError(message.refused)
+            count = sum(part.rows or 0 for part in message.parts)
+            columns: dict[str, Column] = {name: np.empty(count, dtype) for name, dtype in COLUMNS.items()}
+            for column in columns.values():
+                if source.readinto(column.data.cast("B")) != column.nbytes:
+                    return []
         columns["key"] = _renumbered(message.keys, tables.keys)[columns["key"]]
         columns["shape"] = _renumbered(message.shapes, tables.shapes)[columns["shape"]]
         return list(_results(message.parts, columns))
-
-
-def _part(result: BlockResult) -> _Part:
-    rows = result.rows
-    return _Part(
-        result.index, result.start, result.end, result.tail, result.last, result.endless, result.rung,
-        None if rows is None else len(rows), 0 if rows is None else rows.events,
-        {} if rows is None else dict(rows.notes), () if rows is None else rows.malformed,
-    )  # fmt: skip
 
 
 def _results(parts: list[_Part], columns: dict[str, Column]) -> Iterator[BlockResult]:
