@@ -2,7 +2,9 @@
 
 import gzip
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from trace_samples import (
 
 from wavewise.errors import InputError
 from wavewise.trace import Trace, read
-from wavewise.trace.kineto import workers
+from wavewise.trace.kineto import sharing, workers
 from wavewise.trace.source import Limits
 
 SMALL_BLOCKS = replace(Limits(), block_bytes=1500)
@@ -77,37 +79,65 @@ def test_kinetos_own_layout_takes_the_fast_rung(tmp_path: Path, monkeypatch: pyt
     assert set(rungs) <= {"scan", "typed"}
 
 
-@pytest.mark.parametrize("packing", ["plain", "gzip"])
-def test_two_processes_give_the_same_frames(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packing: str
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {"plain": bytes, "gzip": gzip.compress}
+
+
+@cache
+def many_steps() -> bytes:
+    """Text of many blocks."""
+    return kineto(steps(800))
+
+
+SHARED_BLOCKS = replace(Limits(), block_bytes=10_000)
+
+
+@pytest.fixture
+def several(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes files of any size pay for a number of processes."""
+
+    def use(processes: int) -> None:
+        monkeypatch.setattr(workers, "PAYS_FROM_BYTES", 1000)
+        monkeypatch.setattr(workers, "PAYS_FROM_PACKED_BYTES", 1000)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(processes)))
+
+    return use
+
+
+@pytest.mark.parametrize("packing", ["plain", "gzip", "zstd"])
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_several_processes_give_the_same_frames(
+    tmp_path: Path,
+    several: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    packing: str,
+    processes: int,
 ) -> None:
-    text = kineto(steps(400))
+    pack = {**PACKINGS, "zstd": zstandard.ZstdCompressor().compress}[packing]
+    text = many_steps()
     path = tmp_path / "trace.json"
-    path.write_bytes(text if packing == "plain" else gzip.compress(text))
-    limits = replace(Limits(), block_bytes=20_000)
-    alone = read_one(path, limits)
+    path.write_bytes(pack(text))
+    alone = read_one(path, SHARED_BLOCKS)
     started: list[int] = []
     fork = os.fork
-    monkeypatch.setattr(workers, "PAYS_FROM_BYTES", 1000)
-    monkeypatch.setattr(workers, "PAYS_FROM_PACKED_BYTES", 1000)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    several(processes)
     monkeypatch.setattr(os, "fork", lambda: started.append(1) or fork())
-    together = read_one(path, limits)
-    assert len(started) == 2
+    monkeypatch.setattr(workers, "_complete", lambda *_: pytest.fail("blocks were left unread"))
+    together = read_one(path, SHARED_BLOCKS)
+    assert len(started) == processes - 1
     for name in ("operations", "rejected", "launches", "markers"):
         assert getattr(alone, name).equals(getattr(together, name)), name
     assert alone.events_read == together.events_read
     assert alone.warnings == together.warnings
 
 
+@pytest.mark.parametrize("packing", PACKINGS)
 def test_a_helper_that_dies_costs_time_not_the_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, several: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, packing: str
 ) -> None:
-    text = kineto(steps(100))
+    text = many_steps()
     path = tmp_path / "trace.json"
-    path.write_bytes(text)
-    monkeypatch.setattr(workers, "PAYS_FROM_BYTES", 1000)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    path.write_bytes(PACKINGS[packing](text))
+    several(2)
     parent = os.getpid()
     one = workers.read_block
 
@@ -117,30 +147,76 @@ def test_a_helper_that_dies_costs_time_not_the_result(
         return one(*args)
 
     monkeypatch.setattr(workers, "read_block", dies)
-    trace = read_one(path, replace(Limits(), block_bytes=10_000))
-    assert values(trace) == expected(text)
+    assert values(read_one(path, SHARED_BLOCKS)) == expected(text)
 
 
-def test_a_helper_that_dies_holding_the_turn_does_not_hang_the_parent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("taken", [0, 3])
+def test_a_helper_that_dies_with_a_number_in_its_hands_does_not_hang_the_parent(
+    tmp_path: Path, several: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, packing: str, taken: int
 ) -> None:
-    text = kineto(steps(100))
+    text = many_steps()
     path = tmp_path / "trace.json"
-    path.write_bytes(text)
-    monkeypatch.setattr(workers, "PAYS_FROM_BYTES", 1000)
-    monkeypatch.setattr(workers, "_TOKEN_LOST_S", 0.5)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    # Damaged at its end: what is said of the packing must survive, too.
+    path.write_bytes(PACKINGS[packing](text)[: -4 if packing == "gzip" else None])
+    several(2)
+    monkeypatch.setattr(sharing, "_PATIENCE_S", 0.5)
     parent = os.getpid()
     read_fd = os.read
+    numbers: list[bytes] = []
 
     def takes_and_dies(fd: int, size: int) -> bytes:
         data = read_fd(fd, size)
         if os.getpid() != parent and size == 8:
-            os._exit(9)
+            numbers.append(data)
+            if len(numbers) > taken:
+                os._exit(9)
         return data
 
     monkeypatch.setattr(os, "read", takes_and_dies)
-    assert values(read_one(path, replace(Limits(), block_bytes=10_000))) == expected(text)
+    trace = read_one(path, SHARED_BLOCKS)
+    assert values(trace) == expected(text)
+    assert [warning.code for warning in trace.warnings] == ["truncated_compression"] * (packing == "gzip")
+
+
+def test_an_event_longer_than_the_ring_is_read_all_the_same(
+    tmp_path: Path, several: Callable[[int], None]
+) -> None:
+    events = steps(1200)
+    long = kernel(10**6, BASE_US * 1000 + 10**10, 5)
+    long["name"] = "k" * 700_000
+    text = kineto([*events[:4000], long, *events[4000:]])
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(text))
+    several(3)
+    assert values(read_one(path, SHARED_BLOCKS)) == expected(text)
+
+
+@pytest.mark.parametrize("pieces", [[1], [7, 100, 3], [64], [1000]])
+@pytest.mark.parametrize("size", [100, 64])
+def test_the_ring_holds_the_last_bytes_of_the_text(pieces: list[int], size: int) -> None:
+    text = os.urandom(5000)
+    cut: list[bytes] = []
+    at = 0
+    while at < len(text):
+        for length in pieces:
+            cut.append(text[at : at + length])
+            at += length
+    source = iter([piece for piece in cut if piece])
+    ring = sharing._Ring(40, size)  # pyright: ignore[reportPrivateUsage]
+    oldest = 0
+    while not ring.ended:
+        while ring.unpack(source, until=oldest + size) and not ring.ended:
+            assert ring.unpacked <= oldest + size
+        for start in range(oldest, ring.unpacked, 13):
+            for length in (0, 1, 5, ring.unpacked - start):
+                assert ring.at(40 + start, length) == text[start : start + length]
+        if not ring.ended:
+            with pytest.raises(sharing._NotInRingError):  # pyright: ignore[reportPrivateUsage]
+                ring.at(40 + oldest, ring.unpacked - oldest + 1)
+        oldest = ring.unpacked - 9
+    assert ring.unpacked == len(text)
+    assert ring.at(40 + 4990, 100) == text[4990:]
 
 
 def test_no_process_and_no_file_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +224,7 @@ def test_no_process_and_no_file_is_left_behind(tmp_path: Path, monkeypatch: pyte
     path.write_bytes(gzip.compress(kineto(steps(100)) + b" " * 3_000_000))
     monkeypatch.setattr(workers, "PAYS_FROM_PACKED_BYTES", 1000)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
-    limits = replace(Limits(), block_bytes=10_000)
+    limits = SHARED_BLOCKS
     before = len(os.listdir("/proc/self/fd"))
     read_one(path, limits)
     for refused in (replace(limits, text_bytes=200_000), replace(limits, text_bytes=1_000_000)):

@@ -9,7 +9,7 @@ unpacked is the text, and `Text.notes` says what was lost.
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
@@ -54,10 +54,7 @@ class Text(ABC):
     Attributes:
         packed_size: bytes of the file.
         notes: what was wrong with the packing.
-        reopens: whether another process can open the file by its name.
     """
-
-    reopens: bool = True
 
     def __init__(self, file: BinaryIO, packed_size: int) -> None:
         self._file = file
@@ -109,19 +106,34 @@ class StreamText(Text):
         while self._held and self._base + len(self._held[0]) <= offset:
             self._base += len(self._held.pop(0))
         while not self._ended and self._next < offset + size:
-            piece = self._pull()
-            self._ended = not piece
-            self._next += len(piece)
+            piece = self._unpacked()
             if self._next > offset:
                 self._held.append(piece)
             else:
                 self._base = self._next
-            self._refuse_bombs()
         text = b"".join(self._held)
         start = offset - self._base
         if start + size < len(text):
             return text[start : start + size]
         return text[start:] if start else text
+
+    def pieces(self, offset: int) -> Iterator[bytes]:
+        """The text from `offset` on, in the pieces that unpacking it gives; for who needs no other part of it."""
+        start = offset - self._base
+        while self._held:
+            piece = self._held.pop(0)
+            if start < len(piece):
+                yield piece[start:] if start > 0 else piece
+            start -= len(piece)
+        while piece := self._unpacked():
+            yield piece
+
+    def _unpacked(self) -> bytes:
+        piece = self._pull()
+        self._ended = not piece
+        self._next += len(piece)
+        self._refuse_bombs()
+        return piece
 
     def share(self, offset: int) -> float:
         del offset
@@ -173,7 +185,6 @@ def open_text(path: str, limits: Limits) -> Text:
         text = StreamText(file, size, _as_it_is, limits, path)
     else:
         text = PlainText(file, size)
-    text.reopens = url is None
     return text
 
 

@@ -9,9 +9,9 @@ right, or a block fails to decode and `salvage` reads it together with its neigh
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from wavewise.trace.source import Limits, Text
+from wavewise.trace.source import Limits
 
 _OVERLAP = 1 << 16
 _KINETO_START = re.compile(rb'[ \t\r]*\n(?=  \{\n    "ph": )')
@@ -99,10 +99,23 @@ class Block:
     endless: bool = False
 
 
+def reach(limits: Limits) -> int:
+    """Bytes from a block's nominal start on that finding its end takes, unless an event is longer than a block."""
+    return 2 * (limits.block_bytes + _OVERLAP)
+
+
+class Stretches(Protocol):
+    """A text as a Cutter needs it."""
+
+    def at(self, offset: int, size: int) -> bytes:
+        """The bytes [offset, offset + size), fewer at the end of the text; offsets never fall."""
+        ...
+
+
 class Cutter:
     """Hands out the blocks of a text, at indices that never fall."""
 
-    def __init__(self, text: Text, layout: Layout, limits: Limits) -> None:
+    def __init__(self, text: Stretches, layout: Layout, limits: Limits) -> None:
         self._text, self._layout, self._limits = text, layout, limits
 
     def block(self, index: int) -> Block | None:

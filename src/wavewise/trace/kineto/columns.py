@@ -1,10 +1,17 @@
-"""The rows of one document as the frames of a Trace."""
+"""The rows of one document as the frames of a Trace.
+
+A trace of gigabytes leaves hundreds of megabytes of rows, and its frames take more. So that the two never lie in
+memory side by side, rows become frames a column at a time, and every step gives up what it has used.
+"""
+
+from mmap import mmap
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wavewise.trace.kineto.events import KIND_NAMES, LAUNCH, MARKER, MISSING, Indices, Ints, Rows, Tables
+from wavewise.trace.kineto.events import COLUMNS, KIND_NAMES, LAUNCH, MARKER, MISSING, Ints, Rows, Tables
 from wavewise.trace.model import (
     LAUNCH_SCHEMA,
     MARKER_SCHEMA,
@@ -20,6 +27,9 @@ _SHAPE_COLUMNS = [name for name in OPERATION_SCHEMA if name == "device" or name 
     "shared_memory_bytes", "recorded_occupancy", "recorded_blocks_per_sm",
 ]  # fmt: skip
 
+Positions = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+
 
 class Frames:
     """The four frames of a Trace.
@@ -31,117 +41,192 @@ class Frames:
     """
 
     def __init__(self, parts: list[Rows], tables: Tables, notes: Notes) -> None:
-        key, shape, start, duration, correlation, malformed = _joined(parts)
-        kinds = np.fromiter((k[0] for k in tables.keys.values), np.int8, len(tables.keys.values))
-        kind = kinds[key]
-        host = np.flatnonzero(kind >= LAUNCH)
-        sound = (start[host] != MISSING) & (duration[host] >= 0)
-        notes.add("incomplete_host_record", int(len(host) - np.count_nonzero(sound)))
-        host = host[sound]
-        gpu = np.flatnonzero(kind < LAUNCH)
-        bounds = (int(start[host].min()), int((start[host] + duration[host]).max())) if len(host) else ()
-        lanes = _lanes(tables)[shape[gpu]]
-        reason = judge(GpuRecords(lanes, start[gpu], duration[gpu], correlation[gpu]), *bounds)
-        reason[malformed[gpu]] = MALFORMED
+        kinds = np.fromiter((key[0] for key in tables.keys.values), np.int8, len(tables.keys.values))
+        names = pl.Series("name", [key[1] for key in tables.keys.values], pl.String)
+        malformed = _malformed(parts)
+        records = _Records.joined(parts)
+        on_host = kinds[records["key"]] >= LAUNCH
+        malformed = malformed[~on_host]
+        gpu, host = records.parted(on_host)
+        sound = (host["start"] != MISSING) & (host["duration"] >= 0)
+        notes.add("incomplete_host_record", len(sound) - int(np.count_nonzero(sound)))
+        if not sound.all():
+            host.keep(np.flatnonzero(sound))
+        bounds = (
+            (int(host["start"].min()), int((host["start"] + host["duration"]).max())) if len(host) else ()
+        )
+        reason = _reasons(gpu, tables, bounds)
+        reason[malformed] = MALFORMED
         for number, code in enumerate(REASONS, 1):
             if number != MALFORMED:  # counted where it was met
                 notes.add(code, int(np.count_nonzero(reason == number)))
-        names = pl.Series("name", [k[1] for k in tables.keys.values], pl.String)
-        columns = (key, shape, start, duration, correlation)
-        self.operations = _operations(gpu[reason == 0], columns, names, kind, tables)
-        bad = gpu[reason != 0]
-        self.rejected = (
-            _operations(bad, columns, names, kind, tables, reason[reason != 0])
-            if len(bad)
-            else empty(REJECTED_SCHEMA)
+        self.rejected = _rejected(gpu, reason, names, kinds, tables)
+        if len(self.rejected):
+            gpu.keep(np.flatnonzero(reason == 0))
+        del reason, sound, on_host, malformed
+        launches, markers = host.parted(kinds[host["key"]] == MARKER)
+        self.launches = _launches(launches, names, tables)
+        self.markers = _markers(markers, names, tables)
+        self.operations = _operations(gpu, names, kinds, tables)
+
+
+class _Records:
+    """Whole columns, taken apart as they are used: what is moved out of them leaves nothing behind."""
+
+    def __init__(self, columns: dict[str, npt.NDArray[Any]]) -> None:
+        self._columns = columns
+
+    @classmethod
+    def joined(cls, parts: list[Rows]) -> "_Records":
+        """The rows of all `parts`, which is empty afterwards."""
+        count = sum(map(len, parts))
+        pieces = {name: [getattr(part, name) for part in parts] for name in COLUMNS}
+        parts.clear()
+        return cls(
+            {
+                name: np.concatenate(pieces.pop(name), out=_pages(count, dtype))
+                for name, dtype in COLUMNS.items()
+            }
         )
-        self.launches = _host(host[kind[host] == LAUNCH], columns, names, tables, LAUNCH_SCHEMA)
-        self.markers = _host(host[kind[host] == MARKER], columns, names, tables, MARKER_SCHEMA)
+
+    def __len__(self) -> int:
+        return len(self._columns["key"])
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._columns[name]
+
+    def pop(self, name: str) -> npt.NDArray[Any]:
+        """A column, for good."""
+        return self._columns.pop(name)
+
+    def some(self, rows: Positions) -> "_Records":
+        """A copy of some rows."""
+        return _Records({name: column[rows] for name, column in self._columns.items()})
+
+    def keep(self, rows: Positions) -> None:
+        """Leaves these rows, in this order."""
+        for name in self._columns:
+            self._columns[name] = _taken(self._columns[name], rows)
+
+    def parted(self, mask: Mask) -> tuple["_Records", "_Records"]:
+        """The rows without and those with a set `mask`; nothing stays here."""
+        rows = np.flatnonzero(~mask), np.flatnonzero(mask)
+        sides: tuple[dict[str, npt.NDArray[Any]], ...] = {}, {}
+        for name in COLUMNS:
+            column = self._columns.pop(name)
+            for side, own in zip(sides, rows, strict=True):
+                side[name] = _taken(column, own)
+        return _Records(sides[0]), _Records(sides[1])
 
 
-Columns = tuple[Indices, Indices, Ints, Ints, Ints]
+def _taken(column: npt.NDArray[Any], rows: Positions) -> npt.NDArray[Any]:
+    return np.take(
+        column, rows, out=_pages(len(rows), column.dtype), mode="clip"
+    )  # "raise" would buffer `out`
 
 
-def _joined(parts: list[Rows]) -> tuple[Indices, Indices, Ints, Ints, Ints, npt.NDArray[np.bool_]]:
-    def join(name: str) -> npt.NDArray[np.generic]:
-        return np.concatenate([getattr(part, name) for part in parts])
+def _pages(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array on pages of its own, which go back to the system with it.
 
+    The heap would keep them: glibc serves these sizes from it once it has seen one freed (mallopt(3),
+    M_MMAP_THRESHOLD), and the frames take their memory elsewhere.
+    """
+    size = count * np.dtype(dtype).itemsize
+    return np.frombuffer(mmap(-1, size), dtype) if size else np.empty(0, dtype)
+
+
+def _malformed(parts: list[Rows]) -> Mask:
     malformed = np.zeros(sum(map(len, parts)), np.bool_)
     offset = 0
     for part in parts:
         malformed[[offset + row for row in part.malformed]] = True
         offset += len(part)
-    joined = (
-        join("key"), join("shape"), join("start"), join("duration"), join("correlation"), malformed,
-    )  # fmt: skip
-    parts.clear()
-    return joined  # type: ignore[return-value]
+    return malformed
 
 
-def _lanes(tables: Tables) -> Ints:
-    """One number per device and stream, by shape."""
-    lanes: dict[tuple[int, int], int] = {}
-    return np.array(
+def _reasons(gpu: _Records, tables: Tables, bounds: tuple[int, int] | tuple[()]) -> npt.NDArray[np.int8]:
+    """Why a record cannot be true, by number; `bounds` are those of the host's records, where there are any."""
+    lanes: dict[tuple[int, int], int] = {}  # one number per device and stream
+    lane = np.array(
         [lanes.setdefault((shape[0], shape[1]), len(lanes)) for shape in tables.shapes.values], np.int64
     )
+    return judge(GpuRecords(lane[gpu["shape"]], gpu["start"], gpu["duration"], gpu["correlation"]), *bounds)
 
 
-def _order(start: Ints, second: Ints) -> npt.NDArray[np.intp]:
-    return np.lexsort((second, start))
-
-
-def _nullable(name: str, values: Ints) -> pl.Series:
-    series = pl.Series(name, values)
-    absent = values == MISSING
-    return series.set(pl.Series(absent), None) if absent.any() else series
+def _rejected(
+    gpu: _Records, reason: npt.NDArray[np.int8], names: pl.Series, kinds: npt.NDArray[np.int8], tables: Tables
+) -> pl.DataFrame:
+    rows = np.flatnonzero(reason)
+    if not len(rows):
+        return empty(REJECTED_SCHEMA)
+    rows = rows[_order(gpu["start"][rows], gpu["correlation"][rows])]
+    codes = pl.Series([REASONS[number - 1] for number in reason[rows].tolist()], dtype=pl.String)
+    return _operations(gpu.some(rows), names, kinds, tables).with_columns(reason=codes)
 
 
 def _operations(
-    rows: npt.NDArray[np.intp], columns: Columns, names: pl.Series, kind: npt.NDArray[np.int8], tables: Tables,
-    reason: npt.NDArray[np.int8] | None = None,
-) -> pl.DataFrame:  # fmt: skip
-    key, shape, start, duration, correlation = columns
-    order = _order(start[rows], correlation[rows])
-    rows = rows[order]
+    records: _Records, names: pl.Series, kinds: npt.NDArray[np.int8], tables: Tables
+) -> pl.DataFrame:
+    records.keep(_order(records["start"], records["correlation"]))
+    key = records.pop("key")
+    columns = {
+        "name": names.cast(pl.Categorical)[pl.Series(key)],
+        "kind": pl.Series(KIND_NAMES, dtype=OPERATION_SCHEMA["kind"])[pl.Series(kinds[key].astype(np.int32))],
+        "start_ns": _nullable(records.pop("start")),
+        "duration_ns": _nullable(records.pop("duration")),
+        "correlation": _nullable(records.pop("correlation")),
+    }
     shapes = pl.DataFrame(
         tables.shapes.values,
         schema={name: OPERATION_SCHEMA[name] for name in _SHAPE_COLUMNS},
         orient="row",
     )
-    frame = shapes[pl.Series(shape[rows])]
-    kinds = pl.Series(KIND_NAMES, dtype=OPERATION_SCHEMA["kind"])
-    parts = {
-        "name": names.cast(pl.Categorical)[pl.Series(key[rows])],
-        "kind": kinds[pl.Series(kind[rows].astype(np.int32))],
-        "start_ns": _nullable("start_ns", start[rows]),
-        "duration_ns": _nullable("duration_ns", duration[rows]),
-        "correlation": _nullable("correlation", correlation[rows]),
-    }
-    frame = frame.with_columns(**parts).select(list(OPERATION_SCHEMA))
-    if reason is not None:
-        frame = frame.with_columns(
-            reason=pl.Series([REASONS[number - 1] for number in reason[order].tolist()], dtype=pl.String)
-        )
-    return frame
+    return shapes[pl.Series(records.pop("shape"))].with_columns(**columns).select(list(OPERATION_SCHEMA))
 
 
-def _host(
-    rows: npt.NDArray[np.intp], columns: Columns, names: pl.Series, tables: Tables,
-    schema: dict[str, pl.DataType | type[pl.DataType]],
-) -> pl.DataFrame:  # fmt: skip
-    key, _, start, duration, correlation = columns
-    markers = "correlation" not in schema
-    rows = rows[_order(start[rows], -duration[rows] if markers else correlation[rows])]
-    keys = pl.DataFrame(
+def _launches(records: _Records, names: pl.Series, tables: Tables) -> pl.DataFrame:
+    records.keep(_order(records["start"], records["correlation"]))
+    name, pid, tid = _threads(records.pop("key"), names.cast(pl.Categorical), tables)
+    return pl.DataFrame(
         {
-            "name": names.cast(schema["name"]),
-            "pid": pl.Series([k[2] for k in tables.keys.values], dtype=pl.Int64),
-            "tid": pl.Series([k[3] for k in tables.keys.values], dtype=pl.Int64),
-        }
+            "name": name,
+            "start_ns": pl.Series(records.pop("start")),
+            "duration_ns": pl.Series(records.pop("duration")),
+            "pid": pid,
+            "tid": tid,
+            "correlation": _nullable(records.pop("correlation")),
+        },
+        schema=LAUNCH_SCHEMA,
     )
-    frame = keys[pl.Series(key[rows])].with_columns(
-        start_ns=pl.Series(start[rows]), duration_ns=pl.Series(duration[rows])
+
+
+def _markers(records: _Records, names: pl.Series, tables: Tables) -> pl.DataFrame:
+    records.keep(_order(records["start"], -records["duration"]))
+    name, pid, tid = _threads(records.pop("key"), names, tables)
+    return pl.DataFrame(
+        {
+            "name": name,
+            "start_ns": pl.Series(records.pop("start")),
+            "duration_ns": pl.Series(records.pop("duration")),
+            "pid": pid,
+            "tid": tid,
+        },
+        schema=MARKER_SCHEMA,
     )
-    if not markers:
-        frame = frame.with_columns(_nullable("correlation", correlation[rows]))
-    return frame.select(list(schema))
+
+
+def _threads(key: npt.NDArray[Any], names: pl.Series, tables: Tables) -> tuple[pl.Series, ...]:
+    """Name, pid and tid of host records."""
+    pids = pl.Series([value[2] for value in tables.keys.values], dtype=pl.Int64)
+    tids = pl.Series([value[3] for value in tables.keys.values], dtype=pl.Int64)
+    return tuple(values[pl.Series(key)] for values in (names, pids, tids))
+
+
+def _order(start: Ints, second: Ints) -> Positions:
+    return np.lexsort((second, start))
+
+
+def _nullable(values: Ints) -> pl.Series:
+    series = pl.Series(values)
+    absent = values == MISSING
+    return series.set(pl.Series(absent), None) if absent.any() else series

@@ -129,6 +129,12 @@ class Tables:
                 known.clear()
 
 
+COLUMNS: dict[str, type[np.integer[Any]]] = {
+    "key": np.int32, "shape": np.int32, "start": np.int64, "duration": np.int64, "correlation": np.int64,
+}  # fmt: skip
+"""The columns of `Rows`."""
+
+
 class Rows:
     """Kept events of one block, as columns.
 

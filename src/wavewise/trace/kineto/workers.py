@@ -1,21 +1,17 @@
 """Reads the blocks of one file, in several processes where the file is large enough to pay for them.
 
-Every process opens the file itself and finds the same blocks (see `blocks`); which one reads a block is settled
-when its turn comes, so that no process waits for a slower one. From a compressed file each unpacks all the text,
-which costs a fraction of reading it and spares sending it from one process to another.
-
-The helpers are forked: they run nothing but numpy and msgspec on memory of their own, import nothing, and leave
-by `os._exit`, so the parent's other threads do not matter to them. What they read comes back through a pipe as
-msgpack and raw columns. A helper that dies costs time, not the result: the parent reads what is missing.
+`sharing` settles which process reads which block. The helpers are forked: they run nothing but numpy and msgspec on
+memory of their own, import nothing, and leave by `os._exit`, so the parent's other threads do not matter to them.
+What they read comes back through a pipe as msgpack and raw columns. A helper that dies costs time, not the result:
+the parent reads what is missing.
 """
 
 import gc
 import os
-import select
 import signal
 import sys
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,21 +19,19 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from wavewise.errors import InputError
-from wavewise.trace.kineto.blocks import Cutter, Layout
-from wavewise.trace.kineto.events import Interner, Key, Rows, Shape, T, Tables
+from wavewise.trace.kineto.blocks import Layout
+from wavewise.trace.kineto.events import COLUMNS, Interner, Key, Rows, Shape, T, Tables
 from wavewise.trace.kineto.ladder import BlockResult, read_block
+from wavewise.trace.kineto.sharing import Alone, InTurn, Relayed, Sharing
 from wavewise.trace.notes import Notes
 from wavewise.trace.progress import Progress
-from wavewise.trace.source import Limits, PlainText, Text, open_text
+from wavewise.trace.source import Limits, PlainText, StreamText, Text, open_text
 
 PAYS_FROM_BYTES = 64 << 20
 """Plain text below which one process is as fast: forking and collecting cost about as much as 20 MB."""
 
 PAYS_FROM_PACKED_BYTES = 6 << 20
 MOST_PROCESSES = 4
-_TOKEN_LOST_S = 10.0
-"""A process holds the token for microseconds."""
 
 
 def read_blocks(
@@ -53,13 +47,16 @@ def read_blocks(
         tables: where names and launch shapes are numbered.
         progress: called after every block that this process reads.
     """
+    processes = _processes(text)
+    sharing = _sharing(text, layout, limits, processes)
+    helpers = [_Helper(layout) for _ in range(processes - 1)]
     with _no_garbage_collection():
-        helpers = [_Helper(path, layout, limits) for _ in range(_processes(text) - 1)]
-        turns = _Turns()
         try:
             for helper in helpers:
-                helper.start(turns)
-            results = list(_own_share(text, layout, limits, tables, turns, progress))
+                helper.start(sharing)
+            own = _Share()
+            own.read(sharing, layout, tables, progress and (lambda at: progress("reading", text.share(at))))
+            results = list(_results(own.parts, own.columns()))
             for helper in helpers:
                 results += helper.collect(tables)
         finally:
@@ -67,44 +64,40 @@ def read_blocks(
                 helper.end()
     results.sort(key=lambda result: result.index)
     contiguous = [result.index for result in results] == list(range(len(results)))
-    if contiguous and any(result.last for result in results):
+    if (contiguous and any(result.last for result in results)) or not helpers:
         return results
-    return _complete(path, layout, limits, tables, results) if helpers else results
+    return _complete(path, text, layout, limits, tables, results)
+
+
+def _sharing(text: Text, layout: Layout, limits: Limits, processes: int) -> Sharing:
+    if processes == 1:
+        return Alone(text, layout, limits)
+    if isinstance(text, StreamText):
+        return Relayed(text, layout, limits)
+    return InTurn(text, layout, limits)
 
 
 def _processes(text: Text) -> int:
     threshold = PAYS_FROM_BYTES if isinstance(text, PlainText) else PAYS_FROM_PACKED_BYTES
-    if text.packed_size < threshold or sys.platform != "linux" or not text.reopens:
+    if text.packed_size < threshold or sys.platform != "linux":
         return 1
     return min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
 
 
-def _own_share(
-    text: Text, layout: Layout, limits: Limits, tables: Tables, turns: "_Turns", progress: Progress | None
-) -> Iterator[BlockResult]:
-    cutter = Cutter(text, layout, limits)
-    while (index := turns.take()) is not None and (block := cutter.block(index)) is not None:
-        yield read_block(block, layout, tables)
-        tables.forget()
-        if progress:
-            progress("reading", text.share(layout.first + index * limits.block_bytes))
-
-
 def _complete(
-    path: str, layout: Layout, limits: Limits, tables: Tables, results: list[BlockResult]
+    path: str, text: Text, layout: Layout, limits: Limits, tables: Tables, results: list[BlockResult]
 ) -> list[BlockResult]:
-    """Reads the blocks that no helper has brought."""
+    """Reads the blocks that nobody has brought."""
     have = {result.index: result for result in results}
-    text = open_text(path, limits)
+    again = open_text(path, limits)
     try:
-        cutter = Cutter(text, layout, limits)
-        index = 0
-        while (block := cutter.block(index)) is not None:
-            if index not in have:
-                have[index] = read_block(block, layout, tables)
-            index += 1
+        for block in Alone(again, layout, limits).blocks():
+            if block.index not in have:
+                have[block.index] = read_block(block, layout, tables)
     finally:
-        text.close()
+        again.close()
+    text.notes.clear()  # it may not have been unpacked to its end
+    text.notes.update(again.notes)
     return [have[index] for index in sorted(have)]
 
 
@@ -119,29 +112,6 @@ def _no_garbage_collection() -> Generator[None, None, None]:
     finally:
         if enabled:
             gc.enable()
-
-
-class _Turns:
-    """A counter that processes share: one token in a pipe, which is the next number. Who holds it is alone."""
-
-    def __init__(self) -> None:
-        self._read, self._write = os.pipe()
-        self._put(0)
-
-    def take(self) -> int | None:
-        """The next number; None when the token has been lost with a process that died holding it."""
-        if not select.select([self._read], [], [], _TOKEN_LOST_S)[0]:
-            return None
-        number = int.from_bytes(os.read(self._read, 8), "little")
-        self._put(number + 1)
-        return number
-
-    def _put(self, number: int) -> None:
-        os.write(self._write, number.to_bytes(8, "little"))
-
-    def __del__(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
 
 
 class _Part(msgspec.Struct, array_like=True):
@@ -166,23 +136,58 @@ class _Message(msgspec.Struct, array_like=True):
     parts: list[_Part]
     keys: list[Key]
     shapes: list[Shape]
-    refused: str | None = None
 
 
 Column = npt.NDArray[Any]
-_COLUMNS = (("key", np.int32), ("shape", np.int32), ("start", np.int64), ("duration", np.int64),
-            ("correlation", np.int64))  # fmt: skip
+
+
+class _Share:
+    """What one process has read: the rows of all its blocks in one array per column.
+
+    Thousands of small arrays would leave the heap in shreds that the frames made of them afterwards do not fit in.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[_Part] = []
+        self._columns = {name: bytearray() for name in COLUMNS}
+
+    def read(
+        self, sharing: Sharing, layout: Layout, tables: Tables, reached: Callable[[int], None] | None = None
+    ) -> None:
+        """Reads the blocks that fall to this process; `reached` is told how far in the text they begin."""
+        for block in sharing.blocks():
+            self._add(read_block(block, layout, tables))
+            tables.forget()
+            if reached:
+                reached(block.start)
+
+    def _add(self, result: BlockResult) -> None:
+        rows = result.rows
+        self.parts.append(
+            _Part(
+                result.index, result.start, result.end, result.tail, result.last, result.endless, result.rung,
+                None if rows is None else len(rows), 0 if rows is None else rows.events,
+                {} if rows is None else dict(rows.notes), () if rows is None else rows.malformed,
+            )
+        )  # fmt: skip
+        if rows is not None:
+            for name, dtype in COLUMNS.items():
+                self._columns[name] += np.ascontiguousarray(getattr(rows, name), dtype).data.cast("B")
+
+    def columns(self) -> dict[str, Column]:
+        """The columns; nothing can be added any more."""
+        return {name: np.frombuffer(self._columns[name], dtype) for name, dtype in COLUMNS.items()}
 
 
 class _Helper:
     """One forked process."""
 
-    def __init__(self, path: str, layout: Layout, limits: Limits) -> None:
-        self._path, self._layout, self._limits = path, layout, limits
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
         self._pid = 0
         self._pipe = -1
 
-    def start(self, turns: _Turns) -> None:
+    def start(self, sharing: Sharing) -> None:
         """Forks."""
         self._pipe, write = os.pipe()
         with warnings.catch_warnings():
@@ -194,7 +199,7 @@ class _Helper:
         status = 1
         try:
             os.close(self._pipe)
-            self._work(turns, write)
+            self._work(sharing, write)
             status = 0
         finally:
             os._exit(status)
@@ -207,61 +212,33 @@ class _Helper:
             os.kill(self._pid, signal.SIGKILL)  # it has nothing left to do, or nobody to do it for
             os.waitpid(self._pid, 0)
 
-    def _work(self, turns: _Turns, write: int) -> None:
-        tables = Tables()
-        message = _Message([], [], [])
-        results: list[BlockResult] = []
-        try:
-            text = open_text(self._path, self._limits)
-            results = list(_own_share(text, self._layout, self._limits, tables, turns, None))
-        except InputError as error:
-            message.refused = str(error)
-        message.parts = [_part(result) for result in results]
-        message.keys, message.shapes = tables.keys.values, tables.shapes.values
-        head = msgspec.msgpack.encode(message)
-        rows = [result.rows for result in results if result.rows is not None]
+    def _work(self, sharing: Sharing, write: int) -> None:
+        sharing.enter_helper()
+        tables, share = Tables(), _Share()
+        share.read(sharing, self._layout, tables)
+        head = msgspec.msgpack.encode(_Message(share.parts, tables.keys.values, tables.shapes.values))
         with os.fdopen(write, "wb") as out:
             out.write(len(head).to_bytes(8, "little") + head)
-            for name, dtype in _COLUMNS:
-                for part in rows:
-                    out.write(np.ascontiguousarray(getattr(part, name), dtype).tobytes())
+            for column in share.columns().values():
+                out.write(column.data)
 
     def collect(self, tables: Tables) -> list[BlockResult]:
-        """What the helper has read, numbered by `tables`; nothing if it died.
-
-        Raises:
-            InputError: the helper refused the file.
-        """
+        """What the helper has read, numbered by `tables`; nothing if it died."""
         with os.fdopen(self._pipe, "rb") as source:
             self._pipe = -1
-            data = source.read()
-        size = int.from_bytes(data[:8], "little")
-        try:
-            message = msgspec.msgpack.decode(data[8 : 8 + size], type=_Message)
-        except msgspec.DecodeError:
-            return []
-        if message.refused:
-            raise InputError(message.refused)
-        count = sum(part.rows or 0 for part in message.parts)
-        if len(data) != 8 + size + count * sum(np.dtype(dtype).itemsize for _, dtype in _COLUMNS):
-            return []
-        columns: dict[str, Column] = {}
-        offset = 8 + size
-        for name, dtype in _COLUMNS:
-            columns[name] = np.frombuffer(data, dtype, count, offset)
-            offset += columns[name].nbytes
+            size = int.from_bytes(source.read(8), "little")
+            try:
+                message = msgspec.msgpack.decode(source.read(size), type=_Message)
+            except msgspec.DecodeError:
+                return []
+            count = sum(part.rows or 0 for part in message.parts)
+            columns: dict[str, Column] = {name: np.empty(count, dtype) for name, dtype in COLUMNS.items()}
+            for column in columns.values():
+                if source.readinto(column.data.cast("B")) != column.nbytes:
+                    return []
         columns["key"] = _renumbered(message.keys, tables.keys)[columns["key"]]
         columns["shape"] = _renumbered(message.shapes, tables.shapes)[columns["shape"]]
         return list(_results(message.parts, columns))
-
-
-def _part(result: BlockResult) -> _Part:
-    rows = result.rows
-    return _Part(
-        result.index, result.start, result.end, result.tail, result.last, result.endless, result.rung,
-        None if rows is None else len(rows), 0 if rows is None else rows.events,
-        {} if rows is None else dict(rows.notes), () if rows is None else rows.malformed,
-    )  # fmt: skip
 
 
 def _results(parts: list[_Part], columns: dict[str, Column]) -> Iterator[BlockResult]:
