@@ -103,6 +103,19 @@ def test_a_sweep_lists_the_steps(wavewise):
     assert [row["ctas_per_sm"] for row in rows] == [2] * 50 + [1] * 48
 
 
+def test_a_sweep_of_the_grid_has_a_row_per_number_of_waves(wavewise):
+    words = ("occupancy", "--gpu", "h200", "--threads", "128", "--registers", "64", "--sweep", "grid=1:5000")
+    code, out, _ = wavewise(*words)
+    assert code == 0
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    # 8 CTAs on each of 132 SMs: 1,056 slots.
+    assert "1 - 1,056 8 registers 1 0.1 - 100.0 % 50.0 %" in lines
+    assert "4,225 - 5,000 8 registers 5 80.0 - 94.7 % 50.0 %" in lines
+    assert len(lines) < 12
+    rows = json.loads(wavewise(*words, "--json")[1])["rows"]
+    assert [row["waves"] for row in rows] == [-(-ctas // 1056) for ctas in range(1, 5001)]
+
+
 @pytest.mark.parametrize("suffix", ["svg", "html", "png"])
 def test_a_sweep_is_drawn_and_never_over_a_file(wavewise, tmp_path, suffix):
     file = tmp_path / f"chart.{suffix}"
@@ -138,6 +151,13 @@ def test_a_sweep_is_drawn_and_never_over_a_file(wavewise, tmp_path, suffix):
         ("--threads 64 --grid -3", "-3 CTAs"),
         ("--threads 64 --grid B", "--let B=..."),
         ("--threads 64 --cluster-size 0", "cluster of 0"),
+        ("--threads 64 --cluster-size 32", "a cluster has at most 16"),
+        ("--threads 64 --cluster-size 3 --grid 64", "64 CTAs cannot be cut into clusters of 3"),
+        ("--threads 64 --cluster-size 2 --sweep grid=2:8", "3 CTAs cannot be cut into clusters of 2"),
+        ("--threads 64 --barriers 17", "a CTA has 16 named barriers"),
+        ("--threads 64 --barriers -1", "negative"),
+        ("--threads 64 --sweep threads=0:64:32", "threads 0: at least 1"),
+        ("--threads 64 --sweep grid=0:8", "grid 0: at least 1"),
         ("--threads 64 --sweep colour=1:3", "cannot sweep 'colour'"),
         ("--threads 64 --sweep registers", "PARAMETER=VALUES"),
         ("--threads 64 --sweep registers=9:1", "is empty"),
@@ -158,6 +178,25 @@ def test_an_unknown_gpu_names_the_nearest(wavewise):
     code, _, err = wavewise("occupancy", "--gpu", "rtx-pro-600", "--threads", "64")
     assert (code, err.count("\n")) == (2, 1)
     assert "rtx-pro-6000" in err
+
+
+def test_a_gpu_without_clusters_refuses_them(wavewise):
+    for command in ("occupancy --gpu a40 --threads 64", "waves --gpu a40 --grid 64"):
+        code, out, err = wavewise(*command.split(), "--cluster-size", "2")
+        assert (code, out) == (2, "")
+        assert "NVIDIA A40 has no thread block clusters" in err
+
+
+def test_waves_of_clusters_are_whole_and_a_bound(wavewise):
+    words = ("waves", "--gpu", "h200", "--grid", "ceil(B/8)*8", "--batches", "100:600", "--cluster-size", "8")
+    code, out, _ = wavewise(*words)
+    assert code == 0
+    assert "132 SMs x 1 CTA in whole clusters of 8 = 128 slots" in out
+    assert "bounds (at most so many slots" in " ".join(out.split())
+    found = json.loads(wavewise(*words, "--json")[1])
+    assert (found["slots"], found["cluster_size"]) == (128, 8)
+    assert "clusters of 8" in found["note"]
+    assert json.loads(wavewise(*FAMILY, "--batches", "1", "--let", "nsplit=4", "--json")[1])["note"] is None
 
 
 FAMILY = ("waves", "--gpu", "rtx-pro-6000", "--ctas-per-sm", "1", "--grid", "ceil(B*2*nsplit)")
@@ -214,6 +253,11 @@ def test_a_grid_without_batches(wavewise):
         ("--grid B*n --sms 4 --batches 0:3 --let n=2", "0 CTAs at B=0, n=2"),
         ("--grid B/2 --sms 4 --batches 1:3", "round it with ceil or floor"),
         ("--grid B --sms 4 --batches 1:3 --cluster-size 5", "between 1 and the 4 slots"),
+        (
+            "--grid B --sms 40 --batches 8:9 --cluster-size 8",
+            "9 CTAs cannot be cut into clusters of 8 (at B=9)",
+        ),
+        ("--grid 64 --sms 64 --cluster-size 32", "a cluster has at most 16"),
         ("--grid __import__('os') --sms 4", "not allowed"),
         ("--grid B --sms 4 --batches -1", "negative"),
     ],

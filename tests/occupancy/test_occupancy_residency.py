@@ -101,6 +101,42 @@ def test_meeting_the_budget_gives_the_next_cta_and_one_unit_more_does_not(gpu, t
     assert step.threads_per_cta or step.registers_per_thread or step.shared_memory_bytes is not None
 
 
+ONE_OF_EACH = {gpu.compute_capability: gpu for gpu in NVIDIA}
+
+
+@pytest.mark.parametrize("capability", ONE_OF_EACH)
+def test_every_step_up_is_what_a_search_over_all_values_finds(capability):
+    """With the other limits met, the limit that is told is the largest value of all that still lets so many CTAs in."""
+    gpu, rng = ONE_OF_EACH[capability], np.random.default_rng(11)
+    sizes = np.arange(0, gpu.shared_memory_per_cta + 1, 32)
+    steps = 0
+    for _ in range(40):
+        asked = {
+            "threads": int(rng.integers(1, 1025)),
+            "registers": int(rng.integers(1, 256)),
+            "shared": int(rng.integers(0, gpu.shared_memory_per_cta)),
+        }
+        now = residency(gpu, launch(**asked)).ctas_per_sm
+        for ctas in range(now + 1, min(now + 4, gpu.max_ctas_per_sm) + 1):
+            step = cta_budget(gpu, launch(**asked), ctas)
+            assert step.impossible_reason is None
+            told = {
+                "threads": step.threads_per_cta,
+                "registers": step.registers_per_thread,
+                "shared": step.shared_memory_bytes,
+            }
+            met = {name: asked[name] if limit is None else limit for name, limit in told.items()}
+            every = {"threads": np.arange(1, 1025), "registers": np.arange(1, 256), "shared": sizes}
+            if step.shared_memory_bytes is not None:
+                every["shared"] = np.append(sizes, step.shared_memory_bytes + np.arange(2))
+            for name, limit in told.items():
+                enough = ctas_per_sm(gpu, *({**met, name: every[name]}[key] for key in met)) >= ctas
+                largest = int(every[name][enough].max())
+                assert largest >= asked[name] if limit is None else largest == limit, (asked, step)
+            steps += 1
+    assert steps > 70
+
+
 def test_the_barrier_of_the_mission():
     result = residency(RTX_PRO_6000, launch(128, 255, 80_000))
     assert (result.ctas_per_sm, result.limiter, result.warps_per_sm) == (1, "shared_memory", 4)
@@ -172,6 +208,7 @@ def test_a_full_sm_cannot_take_one_more():
         launch(128, -1, 0),
         launch(128, 32, -1),
         launch(128, 32, 0, cluster_size=0),
+        launch(128, 32, 0, barriers=17),
     ],
 )
 def test_an_unknown_or_impossible_launch_is_unknown_with_a_reason(odd):

@@ -104,11 +104,12 @@ def _values(let: Sequence[str] | None) -> dict[str, int]:
 
 def _check(spec: "GpuSpec", launch: "Launch") -> None:
     """What no kernel of this GPU can ask for is a mistake of the command line, not an answer."""
-    from wavewise.occupancy import invalid_launch
+    from wavewise.occupancy import impossible_cluster, invalid_launch
 
     if launch.threads < 1:
         raise UsageError(f"--threads {launch.threads}: a CTA has at least 1 thread")
-    if wrong := invalid_launch(launch):
+    wrong = invalid_launch(launch) or impossible_cluster(launch.cluster_size, launch.ctas, spec)
+    if wrong:
         raise UsageError(wrong)
     for option, value, most, what in (
         ("--threads", launch.threads, spec.max_threads_per_cta, "threads per CTA"),

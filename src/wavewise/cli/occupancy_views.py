@@ -101,7 +101,10 @@ def _wave_words(waves: "Waves") -> str:
 
 
 def _runs(points: "Sequence[SweepPoint]") -> "list[tuple[SweepPoint, SweepPoint]]":
-    """First and last point of each stretch over which residency and waves do not change."""
+    """First and last point of each stretch over which residency and the number of waves do not change.
+
+    Within one, efficiency only rises: more CTAs in as many waves of as many slots.
+    """
     runs: list[tuple[SweepPoint, SweepPoint]] = []
     for point in points:
         if runs and _same(runs[-1][0], point):
@@ -114,13 +117,16 @@ def _runs(points: "Sequence[SweepPoint]") -> "list[tuple[SweepPoint, SweepPoint]
 def _same(a: "SweepPoint", b: "SweepPoint") -> bool:
     def seen(p: "SweepPoint") -> tuple[Any, ...]:
         r = p.residency
-        return (r.ctas_per_sm, r.limiter, r.occupancy, p.waves)
+        return (r.ctas_per_sm, r.limiter, r.occupancy, p.waves and p.waves.waves)
 
     return seen(a) == seen(b)
 
 
 def sweep_table(spec: "GpuSpec", points: "Sequence[SweepPoint]", parameter: str) -> "RenderableType":
-    """A table whose last column is a bar chart of occupancy; equal neighbours share a row."""
+    """A table whose last column is a bar chart of occupancy; equal neighbours share a row.
+
+    A sweep of the grid has no bars: occupancy does not depend on it.
+    """
     from rich import box
     from rich.bar import Bar
     from rich.table import Table
@@ -144,21 +150,24 @@ def sweep_table(spec: "GpuSpec", points: "Sequence[SweepPoint]", parameter: str)
         table.add_column("waves", justify="right", no_wrap=True)
         table.add_column("full", justify="right", no_wrap=True)
     table.add_column("occupancy", justify="right", no_wrap=True)
-    table.add_column("", width=_BAR, no_wrap=True)
+    with_bars = parameter != "grid"
+    if with_bars:
+        table.add_column("", width=_BAR, no_wrap=True)
     for first, last in _runs(points):
         value = f"{first.value:,}" if first is last else f"{first.value:,} - {last.value:,}"
         residency = first.residency
         share = residency.occupancy
-        waves = (
-            [str(first.waves.waves), format_share(first.waves.wave_efficiency)] if first.waves else ["-", "-"]
-        )
+        waves = ["-", "-"]
+        if first.waves and last.waves:
+            low, high = (format_share(w.wave_efficiency) for w in (first.waves, last.waves))
+            waves = [str(first.waves.waves), high if low == high else f"{low.removesuffix(' %')} - {high}"]
         table.add_row(
             value,
             "-" if residency.ctas_per_sm is None else str(residency.ctas_per_sm),
             limiter_words(residency.limiter) if residency.limiter else Text(residency.reason or "-"),
             *(waves if with_waves else ()),
             "-" if share is None else format_share(share),
-            Bar(size=1.0, begin=0.0, end=share or 0.0, width=_BAR),
+            *((Bar(size=1.0, begin=0.0, end=share or 0.0, width=_BAR),) if with_bars else ()),
         )
     return table
 

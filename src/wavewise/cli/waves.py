@@ -63,7 +63,7 @@ def waves(
     """Say how many waves a grid takes, and how full they are, as the batch size grows."""
     from wavewise.occupancy import numbers_of, variables_of
 
-    sm_count, name = _sm_count(gpu, sms, gpus)
+    spec, sm_count, name = _sm_count(gpu, sms, gpus)
     if ctas_per_sm < 1:
         raise UsageError(f"--ctas-per-sm {ctas_per_sm}: at least 1")
     if cluster_size is not None and not 1 <= cluster_size <= sm_count * ctas_per_sm:
@@ -78,20 +78,21 @@ def waves(
         raise UsageError(f"--grid {grid!r} uses {_BATCH}: give its values, for example --batches 1:128")
     if chart is not None:
         output.refuse_existing([chart], force)
-    series = _series(grid, values, sm_count, ctas_per_sm, cluster_size)
+    series = _series(grid, values, sm_count, ctas_per_sm, cluster_size, spec)
     if chart is not None:
         output.write_files({chart: _drawn(series, chart.suffix)})
     if json:
-        _print_json(name, sm_count, ctas_per_sm, grid, series)
+        _print_json(name, sm_count, ctas_per_sm, grid, series, cluster_size)
     else:
-        _print(name, sm_count, ctas_per_sm, grid, series, every)
+        _print(name, sm_count, ctas_per_sm, grid, series, every, cluster_size)
 
 
 Series = dict[tuple[tuple[str, int], ...], "list[tuple[int | None, Waves]]"]
 """The other names' values -> (batch size, waves) by batch size."""
 
 
-def _sm_count(gpu: str | None, sms: int | None, gpus: Path | None) -> tuple[int, str]:
+def _sm_count(gpu: str | None, sms: int | None, gpus: Path | None) -> "tuple[GpuSpec | None, int, str]":
+    """The GPU if one is named, its SMs, and how to call it."""
     from wavewise.hardware import catalogue
 
     if (gpu is None) == (sms is None):
@@ -99,11 +100,11 @@ def _sm_count(gpu: str | None, sms: int | None, gpus: Path | None) -> tuple[int,
     if sms is not None:
         if sms < 1:
             raise UsageError(f"--sms {sms}: at least 1")
-        return sms, f"a GPU of {sms} SMs"
+        return None, sms, f"a GPU of {sms} SMs"
     spec: GpuSpec = catalogue(gpus).find(gpu or "")
     if spec.sm_count is None:
         raise UsageError(f"the SM count of {spec.name} is not in the catalogue; give --sms")
-    return spec.sm_count, spec.name
+    return spec, spec.sm_count, spec.name
 
 
 def _values(let: Sequence[str] | None, needed: frozenset[str]) -> dict[str, list[int]]:
@@ -121,9 +122,14 @@ def _values(let: Sequence[str] | None, needed: frozenset[str]) -> dict[str, list
 
 
 def _series(
-    grid: str, values: Mapping[str, list[int]], sm_count: int, ctas_per_sm: int, cluster_size: int | None
+    grid: str,
+    values: Mapping[str, list[int]],
+    sm_count: int,
+    ctas_per_sm: int,
+    cluster_size: int | None,
+    spec: "GpuSpec | None",
 ) -> Series:
-    from wavewise.occupancy import grid_of
+    from wavewise.occupancy import grid_of, impossible_cluster
     from wavewise.occupancy import waves as waves_of
 
     batches: list[int | None] = list(values.get(_BATCH, [])) or [None]
@@ -135,14 +141,22 @@ def _series(
         key = tuple(zip(others, combination, strict=True))
         rows: list[tuple[int | None, Waves]] = []
         for batch in batches:
-            x, y, z = grid_of(grid, dict(key) if batch is None else {_BATCH: batch, **dict(key)})
+            names = dict(key) if batch is None else {_BATCH: batch, **dict(key)}
+            x, y, z = grid_of(grid, names)
+            if wrong := impossible_cluster(cluster_size, x * y * z, spec):
+                at = f" (at {', '.join(f'{name}={value}' for name, value in names.items())})" if names else ""
+                raise UsageError(f"{wrong}{at}")
             rows.append((batch, waves_of(x * y * z, sm_count, ctas_per_sm, cluster_size)))
         series[key] = rows
     return series
 
 
-def _print_json(name: str, sm_count: int, ctas_per_sm: int, grid: str, series: Series) -> None:
+def _print_json(
+    name: str, sm_count: int, ctas_per_sm: int, grid: str, series: Series, cluster_size: int | None
+) -> None:
     import msgspec
+
+    from wavewise.occupancy import cluster_note
 
     rows = [
         {
@@ -165,18 +179,33 @@ def _print_json(name: str, sm_count: int, ctas_per_sm: int, grid: str, series: S
         "ctas_per_sm": ctas_per_sm,
         "slots": slots,
         "grid": grid,
+        "cluster_size": cluster_size,
         "rows": rows,
+        "note": cluster_note(cluster_size),
     }
     typer.echo(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
 
 
-def _print(name: str, sm_count: int, ctas_per_sm: int, grid: str, series: Series, every: bool) -> None:
+def _print(
+    name: str,
+    sm_count: int,
+    ctas_per_sm: int,
+    grid: str,
+    series: Series,
+    every: bool,
+    cluster_size: int | None,
+) -> None:
     from rich.console import Console
+    from rich.text import Text
+
+    from wavewise.occupancy import cluster_note
 
     console = Console(highlight=False)
     slots = next(iter(series.values()))[0][1].slots
+    note = cluster_note(cluster_size)
+    whole = f" in whole clusters of {cluster_size}" if note else ""
     console.print(
-        f"{name}: {sm_count} SMs x {ctas_per_sm} CTA{'s' if ctas_per_sm > 1 else ''} = {slots:,} slots"
+        f"{name}: {sm_count} SMs x {ctas_per_sm} CTA{'s' if ctas_per_sm > 1 else ''}{whole} = {slots:,} slots"
     )
     console.print(f"grid {grid}", markup=False)
     for key, rows in series.items():
@@ -185,6 +214,8 @@ def _print(name: str, sm_count: int, ctas_per_sm: int, grid: str, series: Series
         console.print(_table(rows, every or len(rows) <= _ROWS_SHOWN))
     if len(series) > 1 and next(iter(series.values()))[0][0] is not None:
         console.print(_best(series))
+    if note:
+        console.print(Text(f"Note: {note}"))
 
 
 def _table(rows: "Sequence[tuple[int | None, Waves]]", every: bool) -> "RenderableType":

@@ -1,6 +1,8 @@
 """Residency (CTAs per SM and what limits it) and waves, for the analyst and the planner alike."""
 
 from wavewise.occupancy.achieved import achieved_occupancy as achieved_occupancy
+from wavewise.occupancy.clusters import cluster_note as cluster_note
+from wavewise.occupancy.clusters import impossible_cluster as impossible_cluster
 from wavewise.occupancy.expressions import grid_of as grid_of
 from wavewise.occupancy.expressions import variables_of as variables_of
 from wavewise.occupancy.limits import SmLimits as SmLimits

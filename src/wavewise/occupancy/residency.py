@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from wavewise.findings import NextCta
 from wavewise.hardware import GpuSpec, Launch
+from wavewise.occupancy.clusters import cluster_note
 from wavewise.occupancy.limits import RESOURCES, UNLIMITED, SmLimits, cta_limits
 
 
@@ -63,8 +64,12 @@ def residency(gpu: GpuSpec, launch: Launch) -> Residency:
         next_cta=cta_budget(sm, launch, ctas + 1),
         limits=limits,
         reason=_misfit(sm, launch, limits) if ctas == 0 else None,
-        note=_cluster_note(launch),
+        note=cluster_note(launch.cluster_size),
     )
+
+
+NAMED_BARRIERS = 16
+"""Named barriers that a CTA has (PTX ISA, "bar": barriers 0 to 15)."""
 
 
 def invalid_launch(launch: Launch) -> str | None:
@@ -80,6 +85,8 @@ def invalid_launch(launch: Launch) -> str | None:
     ):
         if value is not None and value < 0:
             return f"{value:,} {name}: negative"
+    if launch.barriers is not None and launch.barriers > NAMED_BARRIERS:
+        return f"{launch.barriers:,} barriers: a CTA has {NAMED_BARRIERS} named barriers"
     if launch.cluster_size is not None and launch.cluster_size < 1:
         return f"a cluster of {launch.cluster_size} CTAs is no launch"
     return None
@@ -156,12 +163,3 @@ def _misfit(sm: SmLimits, launch: Launch, limits: Mapping[str, int]) -> str:
     if limits.get("barriers") == 0:
         broken.append(f"{launch.barriers} barriers (an SM has {sm.barriers_per_sm})")
     return "does not fit: " + ", ".join(broken)
-
-
-def _cluster_note(launch: Launch) -> str | None:
-    if launch.cluster_size is None or launch.cluster_size == 1:
-        return None
-    return (
-        f"clusters of {launch.cluster_size} CTAs must sit inside one GPC, whose size differs from chip to "
-        "chip: slots and waves are bounds (at most so many slots, at least so many waves)"
-    )

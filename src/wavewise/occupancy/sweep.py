@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from wavewise.errors import UsageError
 from wavewise.hardware import GpuSpec, Launch
+from wavewise.occupancy.clusters import impossible_cluster
 from wavewise.occupancy.residency import Residency, residency
 from wavewise.occupancy.waves import Waves, waves
 
@@ -15,6 +16,9 @@ PARAMETERS: Mapping[str, str] = {
     "grid": "CTAs",
 }
 """What can be swept, with the unit of its values."""
+
+_FROM_ONE = ("threads", "grid")
+"""Parameters of which a launch has at least one."""
 
 MOST_VALUES = 100_000
 
@@ -40,10 +44,14 @@ def sweep(gpu: GpuSpec, launch: Launch, parameter: str, values: Sequence[int]) -
     """Residency and waves of `launch` for each value of one of PARAMETERS.
 
     Raises:
-        UsageError: unknown parameter.
+        UsageError: unknown parameter, or a value that no launch can have.
     """
+    if parameter in _FROM_ONE and values and min(values) < 1:
+        raise UsageError(f"{parameter} {min(values)}: at least 1")
     points: list[SweepPoint] = []
     for value in values:
+        if parameter == "grid" and (wrong := impossible_cluster(launch.cluster_size, value, gpu)):
+            raise UsageError(wrong)
         match parameter:
             case "threads":
                 changed = replace(launch, block=(value, 1, 1))
