@@ -96,9 +96,8 @@ def _against_stream_order(records: GpuRecords, reason: npt.NDArray[np.int8]) -> 
     rows = np.flatnonzero(reason == 0)
     if len(rows) < CONTRADICTIONS + 1:
         return
+    rows = rows[np.lexsort((records.start[rows], records.lane[rows]))]
     lane, start = records.lane[rows], records.start[rows]
-    order = np.lexsort((start, lane))
-    rows, lane, start = rows[order], lane[order], start[order]
     # Overflow cannot happen: both are checked to be below 2**63 and starts are far from it.
     end = start + records.duration[rows]
     span = _spans(lane, start, end)
