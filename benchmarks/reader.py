@@ -1,6 +1,7 @@
 """Times the reader on 1 GB of Kineto text, in every layout, beside its peers.
 
-    python benchmarks/reader.py SOURCE.json.gz --maker MAKE_BIG_TRACE.py [--gb 1] [--runs 5] [--peers]
+    python benchmarks/reader.py SOURCE.json.gz --maker MAKE_BIG_TRACE.py [--gb 1] [--larger-gb 5] [--runs 5]
+                                [--peers PYTHON]
 
 SOURCE is a trace in Kineto's own layout; MAKE_BIG_TRACE replicates it to the wanted size (any program that takes
 `IN OUT --gb N` and keeps the layout). Each run is a process of its own, start-up included. Wall seconds are medians;
@@ -9,7 +10,11 @@ together, sampled every few milliseconds (shared pages count in each, so the tru
 compared before anything is timed: a layout that does not give the same frames as the others is reported as wrong,
 not as fast.
 
-Peers run when `--peers` names a Python that has them (HolisticTraceAnalysis, TraceLens).
+A larger text (`--larger-gb`) is read for its memory: `columns_mib` are the frames' own, and what is beside them should
+not grow with the text.
+
+Peers run when `--peers` names a Python that has them (HolisticTraceAnalysis, TraceLens), once each on the same plain
+and gzipped text.
 """
 
 import argparse
@@ -47,7 +52,8 @@ digest = hashlib.sha256()
 for trace in read(sys.argv[1]):
     for frame in (trace.operations, trace.rejected, trace.launches, trace.markers):
         digest.update(frame.write_csv().encode())
-print(digest.hexdigest(), [(w.code, w.count) for w in trace.warnings])
+    columns = sum(frame.estimated_size() for frame in (trace.operations, trace.launches, trace.markers))
+print(digest.hexdigest(), columns, [(w.code, w.count) for w in trace.warnings])
 """
 HTA = """
 import sys, os, logging
@@ -71,6 +77,7 @@ def main() -> None:
     arguments.add_argument("source", type=Path)
     arguments.add_argument("--maker", type=Path, required=True)
     arguments.add_argument("--gb", type=float, default=1.0)
+    arguments.add_argument("--larger-gb", type=float, help="text to read for its memory")
     arguments.add_argument("--runs", type=int, default=5)
     arguments.add_argument("--folder", type=Path, default=Path(".big"))
     arguments.add_argument(
@@ -85,13 +92,14 @@ def main() -> None:
     truth = digest(inputs["json"])[0] if "json" in inputs else None
     rows: list[dict[str, object]] = []
     for name, path in inputs.items():
-        found, warnings = digest(path)
+        found, columns, warnings = digest(path)
         row: dict[str, object] = {
             "layout": name,
-            "text_bytes": round(given.gb * 1e9),
+            "text_bytes": round(given.gb * 1e9),  # about: as many whole copies of the source as fit
             "file_bytes": path.stat().st_size,
             "same_values": found == truth if name != "damaged" else "all but the damaged events",
             "warnings": warnings,
+            "columns_mib": columns >> 20,
             **measure([sys.executable, "-c", READ, str(path)], given.runs),
         }
         rows.append(row)
@@ -109,12 +117,22 @@ def main() -> None:
         }
         rows.append(alone)
         print(json.dumps(alone), flush=True)
+    if given.larger_gb:
+        path = make(argparse.Namespace(**{**vars(given), "gb": given.larger_gb}), "json")
+        row = {
+            "layout": "json",
+            "text_bytes": path.stat().st_size,
+            "columns_mib": digest(path)[1] >> 20,
+            **measure([sys.executable, "-c", READ, str(path)], 3),
+        }
+        rows.append(row)
+        print(json.dumps(row), flush=True)
     peers: list[dict[str, object]] = []
-    if given.peers:
-        for name, code in (("HolisticTraceAnalysis", HTA), ("TraceLens", TRACELENS)):
-            peer = {"peer": name, **measure([str(given.peers), "-c", code, str(inputs["json.gz"])], 1)}
-            peers.append(peer)
-            print(json.dumps(peer), flush=True)
+    for name, code in (("HolisticTraceAnalysis", HTA), ("TraceLens", TRACELENS)) if given.peers else ():
+        for layout in ("json", "json.gz"):
+            figures = measure([str(given.peers), "-c", code, str(inputs[layout])], 1)
+            peers.append({"peer": name, "layout": layout, **figures})
+            print(json.dumps(peers[-1]), flush=True)
     if given.out:
         result = {"machine": machine(), "runs": given.runs, "reader": rows, "peers": peers}
         given.out.write_text(json.dumps(result, indent=1) + "\n")
@@ -189,13 +207,13 @@ def relaid(plain: Path, name: str) -> Iterator[bytes]:
     yield held.lstrip() if name != "damaged" else held
 
 
-def digest(path: Path) -> tuple[str, str]:
-    """A hash over every value the reader gives, and its warnings."""
+def digest(path: Path) -> tuple[str, int, str]:
+    """A hash over every value the reader gives, the bytes of its frames, and its warnings."""
     ran = subprocess.run(
         [sys.executable, "-c", DIGEST, str(path)], check=True, capture_output=True, text=True
     )
-    found, _, warnings = ran.stdout.partition(" ")
-    return found, warnings.strip()
+    found, columns, warnings = ran.stdout.strip().split(" ", 2)
+    return found, int(columns), warnings
 
 
 def measure(command: list[str], runs: int, remove: Path | None = None) -> dict[str, object]:

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from mmap import mmap
-
-import numpy as np
+from struct import Struct
 
 from wavewise.trace.kineto.blocks import Block, Cutter, Layout, reach
 from wavewise.trace.source import Limits, StreamText, Text
@@ -63,7 +62,8 @@ class InTurn(Sharing):
 
     def blocks(self) -> Iterator[Block]:
         # None: the token was lost with a process that died holding it.
-        while (index := self._token.take(_PATIENCE_S)) is not None:
+        while (token := self._token.take(_PATIENCE_S)) is not None:
+            index = token[0]
             self._token.put(index + 1)
             block = self._cutter.block(index)
             if block is None:
@@ -86,7 +86,8 @@ class Relayed(Sharing):
         self._capacity = self._reach + _BLOCKS_AHEAD * self._size
         self._ring = _Ring(layout.first, self._capacity)
         self._cutter = Cutter(self._ring, layout, limits)
-        self._ready, self._copied = _Pipe(), _Pipe()  # numbers of blocks: handed out; copied from the ring
+        self._ready = _Pipe(3)  # number of a block handed out; bytes unpacked by then; whether that is all
+        self._copied = _Pipe()  # number of a block that the ring need no longer hold
         self._unpacks = True
         self._next = 0  # block to be handed out
         self._uncopied: set[int] = set()
@@ -96,7 +97,7 @@ class Relayed(Sharing):
         self._ready.close_end()  # it ends when the last process that can write to it closes it
 
     def blocks(self) -> Iterator[Block]:
-        while (index := self._own_next() if self._unpacks else self._ready.take()) is not None:
+        while (index := self._own_next() if self._unpacks else self._helpers_next()) is not None:
             block = None
             with suppress(_NotInRingError):
                 block = self._cutter.block(index)
@@ -104,23 +105,33 @@ class Relayed(Sharing):
             if block is not None:
                 yield block
 
+    def _helpers_next(self) -> int | None:
+        ready = self._ready.take()
+        if ready is None:
+            return None
+        # Not what has been unpacked since: it would have to be read while the other process writes it.
+        index, self._ring.unpacked, self._ring.ended = ready[0], ready[1], bool(ready[2])
+        return index
+
     def _own_next(self) -> int | None:
         """A block for the process that unpacks, once there is no room to unpack more."""
         while True:
             self._fill()
-            index = self._ready.take(None if self._ring.ended else 0)
-            if index is not None or self._ring.ended:
-                return index
+            ready = self._ready.take(None if self._ring.ended else 0)
+            if ready is not None:
+                return ready[0]
+            if self._ring.ended:
+                return None
             # All blocks in the ring are in the hands of others.
             copied = self._copied.take(_PATIENCE_S)
             if copied is None:  # one of them died
                 self._ready.close_end()
                 return None
-            self._uncopied.discard(copied)
+            self._uncopied.discard(copied[0])
 
     def _fill(self) -> None:
         while (copied := self._copied.take(0)) is not None:
-            self._uncopied.discard(copied)
+            self._uncopied.discard(copied[0])
         ring = self._ring
         while not ring.ended:
             oldest = min(self._uncopied, default=self._next)
@@ -128,7 +139,7 @@ class Relayed(Sharing):
                 return
             while self._next * self._size + (0 if ring.ended else self._reach) < ring.unpacked:
                 self._uncopied.add(self._next)
-                self._ready.put(self._next)
+                self._ready.put(self._next, ring.unpacked, ring.ended)
                 self._next += 1
         self._ready.close_end()
 
@@ -138,25 +149,18 @@ class _NotInRingError(Exception):
 
 
 class _Ring:
-    """The last stretch of a text that is unpacked as one process goes, in memory that all share."""
+    """The last stretch of a text that is unpacked as one process goes, in memory that all share.
+
+    Attributes:
+        unpacked: bytes of the text, from `first` on, that this process knows to be unpacked.
+        ended: whether that is all there is.
+    """
 
     def __init__(self, first: int, size: int) -> None:
         self._first = first
         self._memory = mmap(-1, size)
         self._rest = b""  # of a piece that did not fit
-        self._state = np.frombuffer(
-            mmap(-1, 16), np.int64
-        )  # bytes unpacked from `first` on; whether that is all
-
-    @property
-    def unpacked(self) -> int:
-        """Bytes unpacked so far."""
-        return int(self._state[0])
-
-    @property
-    def ended(self) -> bool:
-        """Whether that is all there is."""
-        return bool(self._state[1])
+        self.unpacked, self.ended = 0, False
 
     def unpack(self, pieces: Iterator[bytes], until: int) -> bool:
         """Takes a piece, or what fits of it before the first `until` bytes; returns whether there was room."""
@@ -169,7 +173,7 @@ class _Ring:
         self._memory[at : at + len(taken)] = taken[: size - at]
         if at + len(taken) > size:
             self._memory[: at + len(taken) - size] = taken[size - at :]
-        self._state[:] = done + len(taken), not taken
+        self.unpacked, self.ended = done + len(taken), not taken
         return True
 
     def at(self, offset: int, size: int) -> bytes:
@@ -191,20 +195,20 @@ class _Ring:
 
 
 class _Pipe:
-    """Whole numbers that processes pass to each other; each is taken once."""
+    """Messages of some whole numbers that processes pass to each other; each is taken once."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: int = 1) -> None:
+        self._message = Struct(f"<{numbers}q")
         self._read, self._write = os.pipe()
-        os.set_blocking(
-            self._read, False
-        )  # another process may be quicker than the one that was told to read
+        # To be told that there is one is not to have it: another process may be quicker.
+        os.set_blocking(self._read, False)
 
-    def put(self, number: int) -> None:
-        """Adds a number."""
-        os.write(self._write, number.to_bytes(8, "little"))
+    def put(self, *numbers: int) -> None:
+        """Adds a message."""
+        os.write(self._write, self._message.pack(*numbers))  # whole: it is shorter than PIPE_BUF
 
-    def take(self, timeout: float | None = None) -> int | None:
-        """The next number.
+    def take(self, timeout: float | None = None) -> tuple[int, ...] | None:
+        """The next message.
 
         Args:
             timeout: seconds to wait for one; None for as long as a process can still write one.
@@ -214,10 +218,10 @@ class _Pipe:
         """
         while select.select([self._read], [], [], timeout)[0]:
             try:
-                number = os.read(self._read, 8)
+                message = os.read(self._read, self._message.size)
             except BlockingIOError:
                 continue
-            return int.from_bytes(number, "little") if number else None
+            return self._message.unpack(message) if message else None
         return None
 
     def close_end(self) -> None:
