@@ -174,6 +174,49 @@ def test_a_draft_that_is_part_of_its_target_is_a_graph_of_its_own() -> None:
     assert clean(found) == [False, True, True, True, True, False]
 
 
+def halves(*, room: bool, markers: bool = True, graph_ids: bool = False) -> Segmentation:
+    """Eight steps of one size; every second replay has only the first half of the operations.
+
+    Args:
+        room: whether the time of the other half passes all the same, as when its records were lost.
+        markers: whether the engine says that the steps are alike.
+        graph_ids: whether the profiler says that the graph is one.
+    """
+    whole = layers(8, count=4)
+    builder = TraceBuilder()
+    for i in range(8):
+        builder.marker(vllm(8))
+        if i % 2 and room:
+            builder.replay(whole, lost=set(range(len(whole) // 2, len(whole))))
+        else:
+            builder.replay(whole[: len(whole) // 2] if i % 2 else whole)
+        builder.pause(5_000)
+    if graph_ids:
+        builder.operations = [{**row, "graph_id": 4} for row in builder.operations]
+    return segment(builder.build(markers=markers), 0)
+
+
+def test_the_same_loss_at_every_second_step_is_no_draft_where_the_engine_says_the_steps_are_alike() -> None:
+    found = halves(room=True)
+    assert found.replays.complete.tolist() == [True, False] * 4
+    # The steps with the whole replay stay clean: their neighbours are of their size, and begin when they began.
+    assert clean(found) == [False, False, True, False, True, False, True, False]
+    assert found.rows[1].unclean_reason == "operations of its replay were not recorded"
+    assert found.idle.idle.unrecorded_ns > 0
+
+
+def test_a_smaller_graph_of_a_step_like_the_others_is_its_own_where_nothing_can_be_missing() -> None:
+    found = halves(room=False)
+    assert bool(found.replays.complete.all())
+
+
+def test_one_graph_id_is_one_graph_whatever_recurs() -> None:
+    bare = halves(room=True, markers=False)
+    assert bool(bare.replays.complete.all())  # target and draft, for all that the trace says
+    told = halves(room=True, markers=False, graph_ids=True)
+    assert told.replays.complete.tolist() == [True, False] * 4
+
+
 def test_piecewise_graphs_of_equal_layers_are_one_step() -> None:
     first, layer, last = [Kernel("embedding", 3_000)], layers(8, count=1), [Kernel("lm_head", 30_000)]
     builder = TraceBuilder()
@@ -310,3 +353,18 @@ def test_conservation_on_any_trace(steps: list, markers: bool, launches: bool) -
             assert kernel.ctas_per_sm is not None
             ctas = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
             assert kernel.waves * kernel.ctas_per_sm * 132 >= ctas
+
+
+def test_what_has_no_decode_row_says_so_in_words() -> None:
+    assert findings_of(decode_run([8]).build()).decode_reason == (
+        "The one decode step is not clean: first step of the recording."
+    )
+    assert findings_of(decode_run([8, 8]).build()).decode_reason == (
+        "None of the 2 decode steps is clean: first step of the recording (1); last step of the recording (1)."
+    )
+    builder = TraceBuilder()
+    builder.marker(vllm(0, 0, (4, 2048)))
+    builder.eager(Kernel("nvjet_prefill", 40_000))
+    assert findings_of(builder.build()).decode_reason == (
+        "No decode step was found: the recording holds 1 prefill step."
+    )

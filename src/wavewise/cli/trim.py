@@ -57,7 +57,8 @@ def trim(
     """Write a small part of a trace that analyses to the same decode steps.
 
     By default: N clean decode steps of each batch size, and the step on either side of them, which an analysis
-    needs to tell that they are clean. The result is a Kineto trace, whatever TRACE was.
+    needs to tell that they are clean. The result is a Kineto trace, whatever TRACE was; markers in it tell where
+    time was cut out, and an analysis does not count that as idle.
 
     Example: wavewise trim trace.json.gz --steps 3 --scrub -o small.json.gz
     """
@@ -66,6 +67,7 @@ def trim(
     import numpy as np
 
     from wavewise.decode import segment
+    from wavewise.decode.cuts import between, is_cut, with_cuts
     from wavewise.decode.markers import parse
     from wavewise.trace import read
     from wavewise.trace import trim as trimming
@@ -82,12 +84,14 @@ def trim(
     whole = traces[document]
     keep = np.zeros(len(whole.operations), bool)
     stretches: list[tuple[int, int]] = []
+    cuts: dict[int, list[tuple[int, int]]] = {}
     for device in whole.device_ids():
         properties = whole.properties_of(device)
         found = segment(whole, device, sm_count=properties.sm_count if properties else None)
         chosen = _clean(found.rows, steps) if wanted is None else _within(found.rows, wanted)
         on_device = np.flatnonzero(whole.operations["device"].to_numpy() == device)
         keep[on_device] = np.isin(found.step, chosen)
+        cuts[device] = between(found.step, found.operations.start_ns, found.operations.end_ns, chosen)
         stretches += _host_stretches(found, chosen)
     if not keep.any():
         what = (
@@ -98,9 +102,9 @@ def trim(
         raise NothingToAnalyzeError(
             f"{what}; see `wavewise analyze {trace}`, or choose steps with --range A:B"
         )
-    small = trimming.cut(whole, keep, _merged(stretches))
+    small = with_cuts(trimming.cut(whole, keep, _merged(stretches)), whole, cuts)
     if scrub:
-        small = trimming.scrub(small, lambda name: parse(name) is not None)
+        small = trimming.scrub(small, lambda name: parse(name) is not None or is_cut(name))
     data = trimming.to_kineto(small)
     output.write_files({out: gzip.compress(data, 6, mtime=0) if out.name.endswith(".gz") else data})
     typer.echo(

@@ -42,6 +42,9 @@ class Recorded:
         before_ns, behind_ns: end of the work before and start of the work behind it on its main stream, -1
             where there is none.
         launch_ns: when it was launched, -1 where that is not recorded.
+        graph_id: the profiler's id of its graph, -1 where it gives none.
+        work: equal for replays that the engine's markers say the same of: each the only replay of a decode step,
+            of equal requests and tokens. -1 where no marker does.
     """
 
     shape: IntArray
@@ -54,6 +57,8 @@ class Recorded:
     before_ns: int
     behind_ns: int
     launch_ns: int
+    graph_id: int = -1
+    work: int = -1
 
 
 @dataclass(frozen=True, slots=True)

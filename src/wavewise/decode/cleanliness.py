@@ -21,6 +21,7 @@ class Evidence:
         rejected: how many of its records are implausible or unmeasured.
         lost_launches: how many of its eager launches have no operation in the trace.
         burst_follows: inter-burst idle lies between its first operation and the next step's.
+        cut_follows: the trace was cut behind it (`wavewise trim`).
         bundled: graph launches were recorded as wholes.
     """
 
@@ -33,6 +34,7 @@ class Evidence:
     rejected: np.ndarray
     lost_launches: np.ndarray
     burst_follows: np.ndarray
+    cut_follows: np.ndarray
     bundled: bool
 
 
@@ -74,6 +76,10 @@ def _neighbour_fault(evidence: Evidence, i: int) -> str | None:
         return "first step of the recording"
     if i == len(rows) - 1:
         return "last step of the recording"
+    if evidence.cut_follows[i]:
+        return "the trace was cut behind it"
+    if evidence.cut_follows[i - 1]:
+        return "the trace was cut before it"
     for neighbour, where in ((i - 1, "before"), (i + 1, "after")):
         other = rows[neighbour]
         if other.kind == "idle":

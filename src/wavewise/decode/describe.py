@@ -225,7 +225,8 @@ def why_no_row(found: Segmentation) -> str:
             return "No decode step was found: the trace has neither engine step markers nor graph replays."
         kinds = Counter(row.kind for row in found.rows)
         listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
-        return f"No decode step was found: the steps are {listed}."
+        steps = "step" if len(found.rows) == 1 else "steps"
+        return f"No decode step was found: the recording holds {listed} {steps}."
     sizes = [row.batch_size for row in decode]
     count = (
         f"None of the {len(decode)} decode steps is clean"
@@ -241,6 +242,8 @@ def why_no_row(found: Segmentation) -> str:
             f"{count}: the batch size changes from step to step ({shown} requests{replayed}), and a step counts "
             "only between two of its own size. Record while the batch is held."
         )
+    if len(decode) == 1:
+        return f"{count}: {decode[0].unclean_reason}."
     reasons = Counter(row.unclean_reason or "" for row in decode)
-    worst = "; ".join(f"{number} x {reason}" for reason, number in reasons.most_common(3))
+    worst = "; ".join(f"{reason} ({number})" for reason, number in reasons.most_common(3))
     return f"{count}: {worst}."

@@ -159,19 +159,33 @@ def _graph_of_its_own(small: _Signature, large: _Signature, recorded: list[Recor
     """Whether a part is a graph of its own, not a replay that lost records.
 
     Lost records do not recur so exactly: a graph that follows the larger one the same number of times each time
-    (a draft model) is its own. And lost operations took their time: a replay that leaves no room for what it
-    lacks did not lose it. Without launch geometry names alone must do, and graphs of two captured sizes can
-    differ by a few operations: there even a little counts, if the part recurs often or in a row.
+    (a draft model) is its own, unless the engine says that both did the same work: a draft is not a decode step by
+    itself. And lost operations took their time: a replay that leaves no room for what it lacks did not lose it.
+    Without launch geometry names alone must do, and graphs of two captured sizes can differ by a few operations:
+    there even a little counts, if the part recurs often or in a row. Where the profiler gives both the same graph
+    id, they are one graph whatever recurs.
     """
+    if _ids(small, recorded) & _ids(large, recorded):
+        return False
     if len(small.replays) > 1:
         if not small.geometry and small.size * 2 > large.size:
             at = sorted(order.position[replay] for replay in small.replays)
             in_a_row = at[-1] - at[0] == len(at) - 1
             often = len(small.replays) >= len(large.replays) / 2
             return (in_a_row or often) and _no_room(small, large, recorded, order, 0.0)
-        if _alternates(small, large, order):
+        if _alternates(small, large, order) and not _same_work(small, large, recorded):
             return True
     return _no_room(small, large, recorded, order, _MUCH)
+
+
+def _ids(signature: _Signature, recorded: list[Recorded]) -> set[int]:
+    return {recorded[replay].graph_id for replay in signature.replays} - {-1}
+
+
+def _same_work(small: _Signature, large: _Signature, recorded: list[Recorded]) -> bool:
+    """Whether the markers say of every small replay what they say of a large one."""
+    mine = {recorded[replay].work for replay in small.replays}
+    return -1 not in mine and mine <= {recorded[replay].work for replay in large.replays}
 
 
 def _no_room(

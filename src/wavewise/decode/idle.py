@@ -2,15 +2,24 @@
 
 Gaps are the maximal stretches in which no operation of the device runs, on any stream. Each gap falls, in this
 order, to: the hole of a replay that lost records; a replay; the inside of a step without replay; the boundary
-between steps. Of a long boundary gap, the part with no step under way on the host is inter-burst idle: the GPU
-waits for requests, not for the host.
+between steps. Of a long boundary gap, the part with no step under way on the host is inter-burst idle: the host
+runs no step either. Whether it had no requests or waited for something else, the gap alone does not tell. What
+`wavewise trim` cut out is neither busy nor idle: the window leaves it out.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from wavewise.decode.intervals import IntArray, gaps, inside_any, merge, outside_length, union_length
+from wavewise.decode.intervals import (
+    IntArray,
+    gaps,
+    inside_any,
+    merge,
+    outside_length,
+    subtract,
+    union_length,
+)
 from wavewise.decode.replays import Operations, Replays
 from wavewise.findings import Idle
 from wavewise.units import NS_PER_MS
@@ -32,6 +41,7 @@ class IdleSplit:
         idle: the parts; with busy_ns they add up to the window.
         gap_start_ns, gap_end_ns: all gaps in time order.
         gap_kind: what each was counted as; a boundary gap with an inter-burst part is "inter_burst".
+        cut_ns: what cuts took out of the window.
     """
 
     window_start_ns: int
@@ -42,11 +52,12 @@ class IdleSplit:
     gap_start_ns: IntArray
     gap_end_ns: IntArray
     gap_kind: np.ndarray
+    cut_ns: int = 0
 
     @property
     def window_ns(self) -> int:
-        """Length of the window."""
-        return self.window_end_ns - self.window_start_ns
+        """Length of the window, without what was cut out of it."""
+        return self.window_end_ns - self.window_start_ns - self.cut_ns
 
     def burst_follows(self, step_first: IntArray) -> np.ndarray:
         """Which steps hold inter-burst idle between their first operation and the next step's."""
@@ -76,6 +87,7 @@ def split_idle(
     step_first: IntArray,
     host_start: IntArray,
     host_end: IntArray,
+    cuts: tuple[IntArray, IntArray] | None = None,
 ) -> IdleSplit:
     """Splits the window of one device.
 
@@ -84,10 +96,15 @@ def split_idle(
         interior_start, interior_end: extents of the steps whose inner gaps are intra-step idle.
         step_first: first (replay) operation of each step, 0 where a step has none.
         host_start, host_end: when each step was under way on the host.
+        cuts: starts and ends of what was cut out of the trace, disjoint, in time order.
     """
     start, end = operations.start_ns, operations.end_ns
     busy, window = union_length(start, end), (int(start.min()), int(end.max()))
     lo, hi = gaps(start, end)
+    recorded_ns = int((hi - lo).sum())
+    if cuts is not None:
+        lo, hi = subtract(lo, hi, *cuts)
+    cut_ns = recorded_ns - int((hi - lo).sum())
     length = hi - lo
     live = replays.operations > 0
     in_hole = inside_any(lo, hi, *_holes(operations, replays))
@@ -120,6 +137,7 @@ def split_idle(
         gap_start_ns=lo,
         gap_end_ns=hi,
         gap_kind=kind,
+        cut_ns=cut_ns,
     )
     if split.busy_ns + idle.total_ns != split.window_ns:
         raise AssertionError(f"idle split does not add up: {split.busy_ns} + {idle} != {split.window_ns}")

@@ -99,3 +99,23 @@ def outside_length(lo: int, hi: int, start: IntArray, end: IntArray) -> int:
     """How much of [lo, hi) the (disjoint, sorted) intervals leave uncovered."""
     covered = np.minimum(end, hi) - np.maximum(start, lo)
     return hi - lo - int(np.maximum(covered, 0).sum())
+
+
+def subtract(lo: IntArray, hi: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+    """What the (disjoint, sorted) intervals [start, end) leave of the (disjoint, sorted) stretches [lo, hi)."""
+    if len(start) == 0 or len(lo) == 0:
+        return lo, hi
+    # Both sets end where the other begins: between neighbouring edges either all is left or nothing.
+    edges = np.unique(np.concatenate([lo, hi, start, end]))
+    left, right = edges[:-1], edges[1:]
+    inside = _covers(lo, hi, left) & ~_covers(start, end, left)
+    # Edges of one stretch that nothing was taken from must not break it in two.
+    begins = inside & (np.concatenate([[True], ~inside[:-1]]) | np.isin(left, lo))
+    ends = inside & (np.concatenate([~inside[1:], [True]]) | np.isin(right, hi))
+    return left[begins], right[ends]
+
+
+def _covers(start: IntArray, end: IntArray, at: IntArray) -> np.ndarray:
+    """Whether the disjoint, sorted intervals hold each instant."""
+    before = np.searchsorted(start, at, side="right") - 1
+    return (before >= 0) & (end[np.maximum(before, 0)] > at)

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wavewise.decode.contexts import same_context
 from wavewise.decode.describe import Described
 from wavewise.decode.inventory import StepTimes
 from wavewise.findings import DecodeRow, Note, OperatingPoint, TraceFindings
-
-_SAME_CONTEXT = 0.05
-"""Context lengths within 5 % are one: decoding itself adds a token per step to each request."""
 
 _REPEATS_DIFFER = 0.05
 """Repeats of one operating point whose summed family time differs by more get a caution ..."""
@@ -180,7 +178,7 @@ def _context_keys(entries: Sequence[_Entry]) -> list[int | str | None]:
     lengths = sorted({entry.context.tokens for entry in entries if entry.context.tokens is not None})
     standing: dict[int, int] = {}
     while lengths:
-        near = [length for length in lengths if length <= lengths[0] * (1 + _SAME_CONTEXT)]
+        near = [length for length in lengths if same_context(length, lengths[0])]
         standing |= dict.fromkeys(near, round(float(np.median(near))))
         lengths = lengths[len(near) :]
     return [

@@ -16,6 +16,7 @@ from wavewise.decode.alignment import Hole, Recorded
 from wavewise.decode.columns import group_ids, name_flags
 from wavewise.decode.graphs import match
 from wavewise.decode.intervals import IntArray, neighbours
+from wavewise.decode.markers import StepMarkers, step_markers
 from wavewise.trace import Trace
 
 BEFORE_RECORDING = np.iinfo(np.int64).min
@@ -235,7 +236,8 @@ def operations_of(trace: Trace, device: int, launches: HostLaunches) -> tuple[Op
     )["shared"].to_numpy()
     shape = group_ids(frame, _SHAPE)
     correlation = frame["correlation"].fill_null(-1).to_numpy()
-    replays, replay = _replays(correlation, shared, launch, start, end, frame, shape, calls)
+    markers = step_markers(trace.markers, launches.threads)
+    replays, replay = _replays(correlation, shared, launch, start, end, frame, shape, calls, markers)
     return (
         Operations(
             frame=frame,
@@ -278,6 +280,7 @@ def _replays(
     frame: pl.DataFrame,
     shape: IntArray,
     calls: pl.DataFrame,
+    markers: StepMarkers,
 ) -> tuple[Replays, IntArray]:
     stream = frame["stream"].to_numpy()
     graph_calls = calls.filter("graph")
@@ -323,7 +326,7 @@ def _replays(
     rank[order] = np.arange(n)
     recorded_launch = np.where(duration >= 0, launched, -1)
     matched = match(
-        _recorded(pieces, shape, frame, start, end, main, recorded_launch),
+        _recorded(pieces, shape, frame, start, end, main, recorded_launch, _work(markers, recorded_launch)),
         [int(i) for i in order if i < recorded],
         n,
     )
@@ -349,6 +352,28 @@ def _replays(
     )
 
 
+def _work(markers: StepMarkers, launch: IntArray) -> IntArray:
+    """What the engine says that each replay did, by a number; -1 where it says nothing.
+
+    Args:
+        markers: the steps.
+        launch: when each replay was launched, -1 where that is not recorded.
+    """
+    work = np.full(len(launch), -1, np.int64)
+    if not len(markers) or markers.source != "markers":
+        return work
+    step: IntArray = np.where(launch >= 0, np.searchsorted(markers.start_ns, launch, side="right") - 1, -1)
+    alone = np.bincount(step[step >= 0], minlength=len(markers)) == 1
+    numbers: dict[tuple[int, int | None], int] = {}
+    for i in np.flatnonzero(step >= 0).tolist():
+        at = int(step[i])
+        facts = markers.facts[at] if alone[at] else None
+        if facts is not None and facts.kind == "decode" and facts.batch_size is not None:
+            key = (facts.batch_size, facts.generation_tokens)
+            work[i] = numbers.setdefault(key, len(numbers))
+    return work
+
+
 def _recorded(
     pieces: list[IntArray],
     shape: IntArray,
@@ -357,8 +382,10 @@ def _recorded(
     end: IntArray,
     main: IntArray,
     launch: IntArray,
+    work: IntArray,
 ) -> list[Recorded]:
-    """What was recorded of each replay, for `match`; `launch` is -1 where it is not recorded."""
+    """What was recorded of each replay, for `match`; `launch` and `work` are -1 where they are not known."""
+    graph_id = frame["graph_id"].fill_null(-1).to_numpy()
     stream, name = frame["stream"].to_numpy(), frame["name"].to_physical().to_numpy().astype(np.int64)
     geometry = frame["grid_x"].is_not_null().to_numpy()
     before, behind = neighbours(stream, start, end)
@@ -377,6 +404,8 @@ def _recorded(
                 before_ns=int(before[on_main[0]]),
                 behind_ns=int(behind[on_main[-1]]),
                 launch_ns=int(launch[i]),
+                graph_id=int(graph_id[piece[0]]),
+                work=int(work[i]),
             )
         )
     return result

@@ -11,6 +11,7 @@ import polars as pl
 
 from wavewise.decode import cleanliness
 from wavewise.decode.buckets import bucket_of
+from wavewise.decode.cuts import cuts_of
 from wavewise.decode.idle import INTER_BURST_FLOOR_NS, IdleSplit, split_idle
 from wavewise.decode.intervals import IntArray, grouped_union, merge
 from wavewise.decode.markers import MarkerFacts, StepMarkers, step_markers
@@ -45,6 +46,7 @@ class Segmentation:
         engine: "vllm", "sglang" or "unknown".
         idle: the exact split of the window.
         lost_launches: launches whose operations are not in the trace, by what they were: graph, kernel.
+        cuts: starts and ends of what `wavewise trim` cut out of the device's time.
     """
 
     operations: Operations
@@ -58,6 +60,7 @@ class Segmentation:
     engine: str
     idle: IdleSplit
     lost_launches: dict[str, int]
+    cuts: tuple[IntArray, IntArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ def segment(trace: Trace, device: int, *, sm_count: int | None = None) -> Segmen
     real_loss = lost_step[(lost_step >= 0) & ~capturing[np.maximum(lost_step, 0)]] if count else lost_step[:0]
     times = _Times.of(operations, replays, step, replay_step, count)
     no_replay = _without_replay(kinds, times.replays)
+    cuts = cuts_of(trace, device)
     idle = split_idle(
         operations,
         replays,
@@ -100,9 +104,13 @@ def segment(trace: Trace, device: int, *, sm_count: int | None = None) -> Segmen
         step_first=times.first,
         host_start=frame.host_start_ns,
         host_end=frame.host_end_ns,
+        cuts=cuts,
     )
+    cut_follows = _cut_follows(times, cuts)
     lost_launches = np.bincount(real_loss, minlength=count)
-    rows = _rows(frame, kinds, times, operations, replays, replay_step, sm_count, idle, lost_launches)
+    rows = _rows(
+        frame, kinds, times, operations, replays, replay_step, sm_count, idle, lost_launches, cut_follows
+    )
     evidence = cleanliness.Evidence(
         rows=rows,
         source=frame.source,
@@ -117,6 +125,7 @@ def segment(trace: Trace, device: int, *, sm_count: int | None = None) -> Segmen
         rejected=np.bincount(rejected_step[rejected_step >= 0], minlength=count),
         lost_launches=lost_launches,
         burst_follows=idle.burst_follows(times.first),
+        cut_follows=cut_follows,
         bundled=replays.bundled,
     )
     rows = cleanliness.judge(evidence)
@@ -137,6 +146,7 @@ def segment(trace: Trace, device: int, *, sm_count: int | None = None) -> Segmen
             else int(((replay_step >= 0) & (replays.operations == 0) & ~_in(capturing, replay_step)).sum()),
             "kernel": len(real_loss),
         },
+        cuts=cuts,
     )
 
 
@@ -279,6 +289,18 @@ class _Times:
         return cls(start=start, end=end, first=first, busy=busy, span=span, operations=number, replays=has)
 
 
+def _cut_follows(times: _Times, cuts: tuple[IntArray, IntArray]) -> np.ndarray:
+    """Behind which steps the trace was cut: the last one that ran before each cut."""
+    follows = np.zeros(len(times.start), bool)
+    live = np.flatnonzero(times.operations > 0)
+    if not len(live):
+        return follows
+    order = live[np.argsort(times.start[live], kind="stable")]
+    at = np.searchsorted(times.start[order], cuts[0], side="right") - 1
+    follows[order[at[at >= 0]]] = True
+    return follows
+
+
 def _graphs(replays: Replays, replay_step: IntArray, count: int) -> list[tuple[int, ...]]:
     graphs: list[list[int]] = [[] for _ in range(count)]
     for step, graph in zip(replay_step, replays.graph, strict=True):
@@ -319,6 +341,7 @@ def _rows(
     sm_count: int | None,
     idle: IdleSplit,
     lost_launches: IntArray,
+    cut_follows: np.ndarray,
 ) -> list[StepRow]:
     buckets = _buckets(frame, kinds, operations, replays, replay_step, sm_count)
     launched = np.bincount(replay_step[replay_step >= 0], minlength=len(kinds)) if kinds else np.zeros(0, int)
@@ -329,6 +352,8 @@ def _rows(
         following = int(times.first[i + 1]) if i + 1 < len(kinds) and times.operations[i + 1] else None
         first = int(times.first[i])
         step_ns = following - first if some and following is not None and following > first else None
+        if cut_follows[i]:
+            step_ns = None  # the next step's beginning was cut out; what follows is another one's
         structural = frame.source == "structure"
         if kind != "capture" and not some and not launched[i] and not lost_launches[i]:
             kind = "idle"

@@ -19,10 +19,26 @@ def warnings_of(trace: Trace, device: int, found: Segmentation) -> tuple[Warning
         for w in trace.warnings
         if w.device is None or w.device == device
     ]
+    result += _cuts(found)
     result += _losses(found)
     result += _assumptions(trace, found)
     result += _stalls(found.rows)
     return tuple(result)
+
+
+def _cuts(found: Segmentation) -> list[Warning]:
+    start, end = found.cuts
+    if not len(start):
+        return []
+    places = "one stretch" if len(start) == 1 else f"{len(start)} stretches"
+    return [
+        Warning(
+            code="trimmed",
+            count=len(start),
+            message=f"`wavewise trim` cut {format_ns(int((end - start).sum()))} out of this trace, in {places}. "
+            "The window and the idle split leave that time out; no step beside a cut is clean.",
+        )
+    ]
 
 
 def _losses(found: Segmentation) -> list[Warning]:

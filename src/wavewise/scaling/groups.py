@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from wavewise.decode.contexts import same_context
 from wavewise.findings import KernelRow, OperatingPoint
-
-SAME_CONTEXT = 0.05
-"""Context lengths within 5 % are one: decoding adds a token per step to each request."""
 
 Key = tuple[str | None, str, float | str | None]
 
@@ -15,9 +13,7 @@ def contexts(points: Sequence[OperatingPoint]) -> list[float | str | None]:
     known = sorted({p.context_length for p in points if p.context_length is not None})
     representative: dict[int, float] = {}
     for length in known:
-        near = next(
-            (r for r in representative.values() if abs(length - r) <= SAME_CONTEXT * r), float(length)
-        )
+        near = next((r for r in representative.values() if same_context(length, r)), float(length))
         representative[length] = near
     return [
         representative[p.context_length] if p.context_length is not None else p.context_label for p in points
