@@ -84,6 +84,6 @@ def test_the_first_report_quotes_what_the_program_prints() -> None:
     quoted = re.findall(
         r"^```text\n(.*?)^```$", (DOCS / "reading-your-first-report.md").read_text("utf-8"), re.M | re.S
     )
-    assert len(quoted) == 9
+    assert len(quoted) == 10
     for block in quoted:
         assert block in out.getvalue()

@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 
 from wavewise.report.section import code, listing, number, plain, spans
 from wavewise.report.words import (
+    amount,
     bound,
     families_in_words,
     grid_text,
     middle,
+    ms,
     percent,
     plural,
     printable,
@@ -155,3 +157,36 @@ def test_a_family_that_begins_a_sentence_has_a_capital() -> None:
     assert families_in_words(
         "`attention_split` grows. `dense_gemm` and `kv_cache` do not. `moe_gemm` does."
     ) == ("Attention split grows. Dense GEMM and KV cache do not. MoE GEMM does.")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0000005, "ms", "0"),  # half a nanosecond: a median of two whole ones
+        (0.000001, "ms", "0.000001"),
+        (0.00000149, "ms", "0.000001"),
+        (0.0123456, "ms", "0.0123"),
+        (0.0123456, "us", "0.012"),
+        (0.0004, "us", "0"),
+        (0.384, "us", "0.384"),
+        (-0.0000004, "ms", "0"),
+        (12345.678, "us", "12,346"),
+        (0.0, "ms", "0"),
+    ],
+)
+def test_times_have_no_digits_below_a_nanosecond(value: float, unit: str, text: str) -> None:
+    assert amount(value, unit) == text
+
+
+@given(st.floats(-1e9, 1e9), st.sampled_from(["ms", "us", "ns", "s", "tokens/s"]))
+def test_an_amount_reads_back_to_its_resolution(value: float, unit: str) -> None:
+    text = amount(value, unit)
+    least = {"ms": 1e-6, "us": 1e-3, "ns": 1.0, "s": 1e-9}.get(unit, 1e-6)
+    assert abs(float(text.replace(",", "")) - value) <= max(0.51 * least, 0.0051 * abs(value))
+    assert len(text.partition(".")[2]) <= {"ms": 6, "us": 3, "ns": 0, "s": 9}.get(unit, 6)
+
+
+def test_a_time_below_the_resolution_is_not_called_none() -> None:
+    assert ms(0.0) == "0 ns"
+    assert ms(0.0000003) == "under 1 ns"
+    assert ms(0.000001) == "1 ns"

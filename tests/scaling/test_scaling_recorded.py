@@ -158,6 +158,7 @@ def test_growth_with_context() -> None:
 def test_the_report_says_all_of_it() -> None:
     """The sentences of the section and of the first lines, with their figures."""
     from wavewise.report import scaling_text
+    from wavewise.report.verdict import verdict
 
     (section,) = scaling_text.sections(findings())
     text = " ".join(section.sentences)
@@ -167,10 +168,15 @@ def test_the_report_says_all_of_it() -> None:
         "largest residual 43.6 us, where the straight line misses by 309 us",
         "Expert activation counts 256 experts, 6 per token",
         "step boundaries dominate",
-        "`moe_gemm` is the slope: 0.055 ms per request, 68 % of the step's 0.082 ms",
+        "`moe_gemm` is the slope: 0.055 ms per request, 89 % of the GPU span's 0.062 ms",
+        "a slope of 0.082 ms per request misses its medians by up to 2.80 ms",
     ):
         assert said in text
-    assert any("`moe_gemm` is the slope" in line for line in scaling_text.headlines(findings()))
+    second = verdict(findings())[1]
+    assert second.startswith(
+        "The family that looks dearest is a floor: dense GEMM is the largest family at batch 1"
+    )
+    assert second.endswith("; MoE GEMM is the slope: 0.055 ms per request, 89 % of the GPU span's 0.062 ms.")
     tables = {table.name: table for table in section.tables}
     assert {"scaling", "throughput", "residuals", "laws"} <= set(tables)
     quantities = [row[0].text for row in tables["scaling"].rows]

@@ -127,7 +127,7 @@ def _gap(row: DecodeRow | None) -> Cell:
     if gaps.median is None:
         return number(None, hover=gaps.reason)
     hover = f"{gaps.count_per_step:,.0f} gaps per step, median {us(gaps.median)}"
-    return number(gaps.median, f"{gaps.count_per_step:,.0f} x {amount(gaps.median)}", hover)
+    return number(gaps.median, f"{gaps.count_per_step:,.0f} x {amount(gaps.median, 'us')}", hover)
 
 
 def _families(findings: Findings, views: tuple[PointView, ...]) -> Section:
@@ -203,10 +203,10 @@ def _family_table(view: PointView) -> Table:
         (
             Cell(family_words(row.family), hover=row.family),
             number(row.launches_per_step, f"{row.launches_per_step:,.4g}"),
-            number(row.sum_us_per_step, amount(row.sum_us_per_step)),
-            number(row.busy_us_per_step, amount(row.busy_us_per_step)),
+            number(row.sum_us_per_step, amount(row.sum_us_per_step, "us")),
+            number(row.busy_us_per_step, amount(row.busy_us_per_step, "us")),
             number(row.share_of_busy, format_share(row.share_of_busy)),
-            number(row.exclusive_us_per_step, amount(row.exclusive_us_per_step)),
+            number(row.exclusive_us_per_step, amount(row.exclusive_us_per_step, "us")),
         )
         for row in sorted(view.figures.families, key=lambda row: -row.sum_us_per_step)
     )

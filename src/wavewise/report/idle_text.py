@@ -2,25 +2,19 @@
 
 from collections import Counter
 
-from wavewise.findings import Findings, StepRow, TraceFindings
+from wavewise.findings import Findings, TraceFindings
+from wavewise.report.pauses import NAME, clause, empty_ns, stalls
 from wavewise.report.safety import idle_unsafe
 from wavewise.report.section import Cell, Column, Section, Table, code, listing, number
 from wavewise.report.verdict import NO_STEPS
 from wavewise.report.words import amount, ms, percent, plural, short_path
 from wavewise.units import NS_PER_MS
 
-STALL_NS = 100 * NS_PER_MS
-"""A stretch without GPU work inside one step that is worth a sentence of its own: 100 ms, longer than the
-whole decode step of any server that streams at reading speed (10 tokens/s) ..."""
-
-STALL_TIMES_MEDIAN = 10
-"""... and this many times the median step's longest stretch, so that a slow engine is not all stalls."""
-
 PARTS = (
     ("intra_replay_ns", "inside replays", "gaps between kernels inside graph replays"),
     ("intra_step_ns", "inside other steps", "gaps inside steps without a replay (prefill, mixed, eager)"),
     ("step_boundary_ns", "step boundary", "step boundaries (host time)"),
-    ("inter_burst_ns", "between bursts", "pauses between bursts (no requests)"),
+    ("inter_burst_ns", "between bursts", NAME),
     ("unrecorded_ns", "unrecorded", "holes where records were lost"),
 )
 """Field of `Idle`, column title, words of a sentence."""
@@ -32,6 +26,7 @@ ANSWERS = {
     "eager gaps": "the next kernel, inside steps without a replay,",
     "host": "the host, at step boundaries,",
     "requests": "requests",
+    "next burst": "the next burst of steps",
     "unknown": "unknown",
 }
 """What `answer` says, as a sentence says it."""
@@ -68,22 +63,13 @@ def answer(trace: TraceFindings) -> str:
         "intra_replay_ns": "replay gaps",
         "intra_step_ns": "eager gaps",
         "step_boundary_ns": "host",
-        "inter_burst_ns": "requests",
+        "inter_burst_ns": "requests" if 2 * empty_ns(trace) > trace.idle.inter_burst_ns else "next burst",
         "unrecorded_ns": "unknown",
     }
     if not trace.steps:
         return "unknown"
     largest = max(words, key=lambda part: getattr(trace.idle, part))
     return words[largest]
-
-
-def stalls(trace: TraceFindings) -> tuple[StepRow, ...]:
-    """Steps in which the GPU ran nothing for conspicuously long."""
-    known = sorted(step.stall_ns for step in trace.steps if step.stall_ns is not None)
-    if not known:
-        return ()
-    limit = max(STALL_NS, STALL_TIMES_MEDIAN * known[len(known) // 2])
-    return tuple(step for step in trace.steps if step.stall_ns is not None and step.stall_ns > limit)
 
 
 def stall_sentences(findings: Findings) -> tuple[str, ...]:
@@ -113,7 +99,7 @@ def stall_sentences(findings: Findings) -> tuple[str, ...]:
 def _overall(findings: Findings) -> list[str]:
     safe = [trace for trace in findings.traces if not idle_unsafe(trace) and trace.window_ns > 0]
     if len(safe) <= 3:
-        return [f"{code(short_path(trace.path))}: {_split([trace])}" for trace in safe]
+        return [f"{_window(trace, safe)}: {_split([trace])}" for trace in safe]
     waits = Counter(answer(trace) for trace in safe)
     counted = [
         f"{ANSWERS.get(name, f'the {name}')} in {plural(count, 'window')}"
@@ -123,6 +109,12 @@ def _overall(findings: Findings) -> list[str]:
         f"Over {len(safe)} windows together, {_split(safe)}",
         f"What the GPU waits for most is {listing(counted)}.",
     ]
+
+
+def _window(trace: TraceFindings, among: list[TraceFindings]) -> str:
+    """The file of a window, with its device where the file holds several."""
+    shared = sum(other.path == trace.path for other in among) > 1
+    return code(short_path(trace.path)) + (f", device {trace.device}" if shared else "")
 
 
 def _split(traces: list[TraceFindings]) -> str:
@@ -136,6 +128,7 @@ def _split(traces: list[TraceFindings]) -> str:
         part = "step_boundary_ns" if replayed else "intra_step_ns"
         totals[part] = max(0, totals[part] - length)
     words_of = {part: words for part, _, words in PARTS}
+    words_of["inter_burst_ns"] += clause(traces)
     if not any(trace.steps for trace in traces):
         words_of["step_boundary_ns"] = NO_STEPS
     named = [(totals[part], words) for part, words in words_of.items() if totals[part]]

@@ -65,8 +65,8 @@ def _brief(view: PointView) -> Table:
             Cell(code(names[row.name]), hover=row.name),
             Cell(family_words(row.family)),
             number(row.launches_per_step, f"{row.launches_per_step:,.4g}"),
-            number(row.median_us, amount(row.median_us)),
-            number(row.sum_us_per_step, amount(row.sum_us_per_step)),
+            number(row.median_us, amount(row.median_us, "us")),
+            number(row.sum_us_per_step, amount(row.sum_us_per_step, "us")),
             number(mean_us(row) / total, format_share(mean_us(row) / total)),
         )
         for row in view.kernels[:15]
@@ -143,8 +143,8 @@ def _cells(view: PointView, row: KernelRow, name: str) -> tuple[Cell, ...]:
         Cell(code(name), hover=row.name),
         Cell(family_words(row.family)),
         number(row.launches_per_step, f"{row.launches_per_step:,.4g}"),
-        number(row.median_us, amount(row.median_us)),
-        number(row.sum_us_per_step, amount(row.sum_us_per_step)),
+        number(row.median_us, amount(row.median_us, "us")),
+        number(row.sum_us_per_step, amount(row.sum_us_per_step, "us")),
         number(grid_size, grid_text(row.grid)),
         number(block_size, grid_text(row.block)),
         _whole(row.registers_per_thread, why),

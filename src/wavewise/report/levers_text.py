@@ -111,14 +111,16 @@ def _ranking(saving: list[Lever]) -> Table | None:
             number(
                 lever.batch_size, str(lever.batch_size) if lever.batch_size is not None else None, "all steps"
             ),
-            number(lever.predicted_saving_us_per_step, amount(lever.predicted_saving_us_per_step or 0.0)),
+            number(
+                lever.predicted_saving_us_per_step, amount(lever.predicted_saving_us_per_step or 0.0, "us")
+            ),
             number(
                 lever.saving_share_of_step,
                 None if lever.saving_share_of_step is None else percent(lever.saving_share_of_step),
             ),
             number(
                 lever.ceiling_us_per_step,
-                None if lever.ceiling_us_per_step is None else amount(lever.ceiling_us_per_step),
+                None if lever.ceiling_us_per_step is None else amount(lever.ceiling_us_per_step, "us"),
                 "no family bounds it",
             ),
             Cell(lever.confidence or "-"),

@@ -66,6 +66,6 @@ def _cells(findings: Findings, row: RankRow, straggler: int | None) -> tuple[Cel
         number(row.step_ms, amount(row.step_ms)),
         number(row.gpu_span_ms, amount(row.gpu_span_ms)),
         number(row.own_ms, amount(row.own_ms)),
-        number(row.collective_us_per_step, amount(row.collective_us_per_step)),
-        number(wait, None if wait is None else amount(wait), "no collective tells"),
+        number(row.collective_us_per_step, amount(row.collective_us_per_step, "us")),
+        number(wait, None if wait is None else amount(wait, "us"), "no collective tells"),
     )

@@ -13,14 +13,17 @@ from wavewise.report.scaling_tables import (
     throughput,
 )
 from wavewise.report.section import Cell, Column, Section, Table, code, listing
+from wavewise.report.verdict import displaced
 from wavewise.report.words import ms, percent, plural
 from wavewise.units import significant
 
 SLOPE_MATTERS = 0.10
 """Families from this share of the step's slope on get a sentence of their own."""
 
+
 MISFIT = 0.05
-"""A lack-of-fit test below this chance says that the medians miss the model."""
+"""A lack-of-fit test below this chance says that the medians miss the model (as `scaling.fit` counts it, which a
+text rendering must not load)."""
 
 
 def sections(findings: Findings) -> tuple[Section, ...]:
@@ -31,12 +34,14 @@ def sections(findings: Findings) -> tuple[Section, ...]:
 
 
 def headlines(findings: Findings) -> tuple[str, ...]:
-    """The premise check where it has something to say, and premises that an earlier analysis got wrong."""
+    """Premises that an earlier analysis got wrong; then, where the premise check stands in the verdict, what it took
+    the place of and what belongs to it.
+    """
     premise = findings.premise
     if premise is None:
         return ()
-    differs = (premise.headline, *premise.sentences[:1]) if premise.differ else ()
-    return (*differs, *(change.message for change in premise.changes))
+    beside = (*displaced(findings), *premise.sentences[:1]) if premise.differ else ()
+    return (*(change.message for change in premise.changes), *beside)
 
 
 def _batch(findings: Findings) -> tuple[Section, ...]:

@@ -1,15 +1,28 @@
 """The first sentences of a report, computed once and used by every rendering.
 
-Three make the verdict: what a decode step costs, what dominates its GPU time, and what the GPU waits for.
+Three make the verdict: what a decode step costs, which family is behind it, and what the GPU waits for. The second
+is the premise check where it revises one: that the family which one profile shows as the dearest is not the one that
+makes the step grow decides where work pays, so it stands before any share of time.
 """
 
 from dataclasses import dataclass
 
 from wavewise.findings import FamilyRow, Findings
+from wavewise.report.pauses import NAME, clause, stalls
 from wavewise.report.points import PointView, labels_in_short, main_point, points, thinned
 from wavewise.report.safety import idle_unsafe
 from wavewise.report.section import code, listing
-from wavewise.report.words import capital, family_words, ms, percent, plural, short_kernel, short_path, us
+from wavewise.report.words import (
+    capital,
+    families_in_words,
+    family_words,
+    ms,
+    percent,
+    plural,
+    short_kernel,
+    short_path,
+    us,
+)
 from wavewise.units import NS_PER_MS
 
 LITTLE_WAITING = 0.03
@@ -53,7 +66,21 @@ def verdict(findings: Findings) -> tuple[str, ...]:
         left = len(reasons) - MOST_REASONS
         further = (f"{plural(left, 'further trace has', 'further traces have')} no decode row either.",)
         return (*reasons[:MOST_REASONS], *(further if left > 0 else ()), *_waiting_of_windows(findings))
-    return (cost(main, alone=len(views) == 1), dominant(main, findings), waiting(main, findings))
+    revised = revision(findings)
+    second = dominant(main, findings) if revised is None else revised
+    return (cost(main, alone=len(views) == 1), second, waiting(main, findings))
+
+
+def revision(findings: Findings) -> str | None:
+    """The premise check where it revises the premise that one profile suggests."""
+    premise = findings.premise
+    return families_in_words(premise.headline) if premise is not None and premise.differ else None
+
+
+def displaced(findings: Findings) -> tuple[str, ...]:
+    """What dominates the GPU time, for the summary, where the premise check stands in its place."""
+    main = main_point(points(findings))
+    return () if main is None or revision(findings) is None else (dominant(main, findings),)
 
 
 def cost(point: PointView, alone: bool) -> str:
@@ -98,7 +125,7 @@ def dominant(point: PointView, findings: Findings) -> str:
 
 
 def waiting(point: PointView, findings: Findings) -> str:
-    """Where the GPU waits within a clean step, in words; and for requests, over the recorded windows."""
+    """Where the GPU waits within a clean step, in words; and between bursts, over the recorded windows."""
     figures = point.figures
     step = figures.step_ms.median
     boundary = max(0.0, point.boundary_ms)
@@ -110,22 +137,22 @@ def waiting(point: PointView, findings: Findings) -> str:
         f"step boundaries take {_share(boundary, step)} of a step at {point.label} ({ms(boundary)}), "
         f"gaps inside the {point.unit} {_share(inside, step)} ({ms(inside)})"
     )
-    requests = _for_requests(findings)
+    pauses = _between_bursts(findings)
     if boundary + inside < LITTLE_WAITING * step:
-        return f"The GPU hardly waits: {figures_text}{requests}."
+        return f"The GPU hardly waits: {figures_text}{pauses}."
     answer = HOST if boundary >= inside else INSIDE
-    return f"When the GPU waits, it is mostly for {answer}; {figures_text}{requests}."
+    return f"When the GPU waits, it is mostly for {answer}; {figures_text}{pauses}."
 
 
-def _for_requests(findings: Findings) -> str:
+def _between_bursts(findings: Findings) -> str:
     safe = [trace for trace in findings.traces if not idle_unsafe(trace) and trace.window_ns > 0]
-    window = sum(trace.window_ns for trace in safe)
     burst = sum(trace.idle.inter_burst_ns for trace in safe)
-    if not window or not burst:
-        return ", and no recorded idle is for want of requests"
-    return (
-        f", and {percent(burst / window)} of all recorded time is idle between bursts, for want of requests"
-    )
+    if not burst:
+        return ", and none of the recorded idle is between bursts of steps"
+    stalled = sum(step.stall_ns or 0 for trace in safe for step in stalls(trace))
+    window = sum(trace.window_ns for trace in safe) - stalled
+    time = "the recorded time without stalls" if stalled else "all recorded time"
+    return f", and {percent(burst / window)} of {time} is idle between bursts of steps{clause(safe)}"
 
 
 def _waiting_of_windows(findings: Findings) -> tuple[str, ...]:
@@ -138,13 +165,14 @@ def _waiting_of_windows(findings: Findings) -> tuple[str, ...]:
         boundary: sum(trace.idle.step_boundary_ns for trace in safe),
         "gaps inside graph replays": sum(trace.idle.intra_replay_ns for trace in safe),
         "gaps inside steps without a replay": sum(trace.idle.intra_step_ns for trace in safe),
-        "idle between bursts (no requests)": sum(trace.idle.inter_burst_ns for trace in safe),
+        f"{NAME}{clause(safe)}": sum(trace.idle.inter_burst_ns for trace in safe),
     }
     busy = sum(trace.busy_ns for trace in safe)
     shares = [f"{name} {percent(value / window)}" for name, value in parts.items() if value > 0]
+    together = f" ({len(safe)} windows together)" if len(safe) > 1 else ""
+    idle = f"; {listing(shares)}" if shares else ""
     return (
-        f"Of the recorded {ms(window / NS_PER_MS)} the GPU is busy {percent(busy / window)}; "
-        f"{listing(shares)}.",
+        f"Of the recorded {ms(window / NS_PER_MS)}{together} the GPU is busy {percent(busy / window)}{idle}.",
     )
 
 

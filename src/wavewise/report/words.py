@@ -85,9 +85,17 @@ def plural(count: float, noun: str, many: str | None = None) -> str:
     return f"{amount} {noun if count == 1 else many or noun + 's'}"
 
 
+_DECIMALS = {"ns": 0, "us": 3, "ms": 6, "s": 9}
+"""Decimals of a time in each unit down to 1 ns, which is as fine as a trace records: more digits come from
+averaging and say nothing."""
+
+HALF_NS = 0.5
+
+
 def ms(value: float) -> str:
     """Milliseconds in the unit a reader expects, three significant digits: "5.92 ms", "230 us", "41.0 s"."""
-    return format_ns(value * NS_PER_MS)
+    ns = value * NS_PER_MS
+    return "under 1 ns" if 0 < abs(ns) < HALF_NS else format_ns(ns)
 
 
 def us(value: float) -> str:
@@ -95,9 +103,20 @@ def us(value: float) -> str:
     return ms(value / 1000)
 
 
-def amount(value: float) -> str:
-    """A bare figure for a table column that names its unit: three significant digits, thousands separated."""
-    return significant(value)
+def amount(value: float, unit: str = "ms") -> str:
+    """A bare figure for a table column that names its unit: three significant digits, thousands separated.
+
+    Times have no digits below 1 ns, other quantities none beyond the sixth decimal.
+
+    >>> amount(0.0123456, "us")
+    '0.012'
+    """
+    text = significant(value)
+    decimals = _DECIMALS.get(unit, 6)
+    if len(text.partition(".")[2]) <= decimals:
+        return text
+    text = f"{value:,.{decimals}f}"
+    return "0" if not text.strip("-0.") else text
 
 
 def percent(share: float) -> str:

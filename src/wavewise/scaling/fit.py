@@ -19,6 +19,9 @@ FREE_CONSTANTS_FROM = 5
 LACK_LIMIT = 0.10
 """A model that misses a measured size by this share of the range or more predicts nothing (the contract)."""
 
+MISFIT = 0.05
+"""A lack-of-fit test below this chance says that the medians miss the model."""
+
 FLAT_LIMIT = 0.03
 """... unless it misses every size by less than this share of the smallest: then nothing grows."""
 
@@ -175,6 +178,17 @@ def lack(fit: Fit) -> float:
 def line_lack(fit: Fit) -> float:
     """Largest miss of the straight line as a share of the medians' range."""
     return _share(fit, fit.line_max_abs_residual_ms)
+
+
+def line_holds(fit: Fit) -> bool:
+    """Whether the medians lie on the straight line well enough for its slope to stand for the quantity's growth.
+
+    It does not where the line misses a size by a tenth of the range *and* by more than the steps' scatter
+    explains: then something that is not the batch size moves the quantity from size to size.
+    """
+    test = fit.line_lack_of_fit
+    missed = test is not None and test.p_value is not None and test.p_value < MISFIT
+    return not missed or line_lack(fit) < LACK_LIMIT
 
 
 def _share(fit: Fit, residual: float | None) -> float:

@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from wavewise.findings import Findings, Fit, OperatingPoint, Premise, PremiseChange, Scaling
+from wavewise.findings import FamilyRow, Findings, Fit, OperatingPoint, Premise, PremiseChange, Scaling
+from wavewise.scaling.fit import line_holds
+from wavewise.scaling.laws import WORDS
+from wavewise.scaling.sweep import RESOLUTION_MS
 from wavewise.units import significant
 
 UNNAMED = "other"
@@ -16,8 +19,20 @@ FLOOR_SHARE = 0.10
 NOTHING = 0.001
 """An unattributed slope below this share of the step's is none."""
 
+LITTLE = 0.01
+"""Below this share of the span's slope, what is left needs no parts."""
+
 MATTERS = 0.05
 """Families below this share of the step's slope, before and now, change no premise."""
+
+REVISED = 0.10
+"""A slope that moved by less than a tenth revises nothing that was planned on it."""
+
+NOISE_SHARE = 0.01
+"""Recordings of equal work differ by up to this share of a family's time (measured: see the diff's noise floor)."""
+
+DEAREST_MARGIN = 0.05
+"""One family is dearer than another from this margin on: two such errors in each of two recordings."""
 
 
 def premise(
@@ -71,12 +86,18 @@ def premise(
 
 
 def _growth(scaling: Scaling) -> tuple[str, float | None]:
-    """What families' slopes are shares of: the step's slope; the GPU span's where the host hides that."""
-    for basis, fit in (("step", scaling.step), ("span", scaling.span)):
-        slope = fit.slope_ms_per_request if fit else None
-        if fit and slope is not None and slope > 0.0 and fit.slope_distinguishable is not False:
-            return basis, slope
-    return "step", None
+    """What families' slopes are shares of: the step's slope; the GPU span's where the host hides that.
+
+    The host hides it where the step's slope cannot be told from 0, and where the step's medians lie on no line.
+    """
+    grows = [
+        (basis, fit, fit.slope_ms_per_request)
+        for basis, fit in (("step", scaling.step), ("span", scaling.span))
+        if fit and (fit.slope_ms_per_request or 0.0) > 0.0 and fit.slope_distinguishable is not False
+    ]
+    sound = [(basis, slope) for basis, fit, slope in grows if line_holds(fit)]
+    any_slope = [(basis, slope) for basis, _, slope in grows]
+    return next(iter([*sound, *any_slope]), ("step", None))
 
 
 def _value(fit: Fit, batch_size: int) -> float:
@@ -114,7 +135,7 @@ def _headline(found: Premise) -> str:
     is_floor = abs(own) < FLOOR_SHARE * slope
     role = "is a floor" if is_floor else "is not what makes it grow"
     return (
-        f"The family that looks dearest {role}: {share} but adds only {_ms(own)} per request. "
+        f"The family that looks dearest {role}: {share} but adds only {_ms(own)} per request; "
         f"`{found.slope_family}` is the slope: {carries}."
     )
 
@@ -123,9 +144,9 @@ def _sentences(found: Premise, scaling: Scaling) -> tuple[str, ...]:
     sentences: list[str] = []
     rest, parts = found.unattributed_slope_ms_per_request, scaling.unattributed
     if found.basis == "span":
-        sentences.append(
-            "The step itself does not measurably grow: host time hides what the GPU's time does."
-        )
+        sentences.append(_hidden(scaling.step))
+        if parts and parts.gaps_ms_per_request is not None:
+            sentences.append(_left_of_span(found, parts.gaps_ms_per_request, parts.unnamed_ms_per_request))
     elif rest is not None and found.slope_share is not None:
         unnamed = parts.unnamed_ms_per_request if parts else 0.0
         where: list[tuple[float, str]] = []
@@ -150,6 +171,35 @@ def _sentences(found: Premise, scaling: Scaling) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+def _hidden(step: Fit) -> str:
+    """Why the step's own slope is no measure of what the families add."""
+    slope = step.slope_ms_per_request or 0.0
+    if step.slope_distinguishable is False or slope <= 0.0:
+        return "The step itself does not measurably grow: host time hides what the GPU's time does."
+    return (
+        f"The step itself follows no line: a slope of {_ms(slope)} per request misses its medians by up to "
+        f"{_ms(step.line_max_abs_residual_ms or 0.0)}, because host time changes from size to size."
+    )
+
+
+def _left_of_span(found: Premise, gaps: float, unnamed: float) -> str:
+    """What no family explains of the GPU span's slope."""
+    whole, rest = found.span_slope_ms_per_request or 0.0, gaps + unnamed
+    if abs(rest) < NOTHING * whole:
+        return f"Named families explain the whole slope of the GPU span, {_ms(whole)} per request."
+    if abs(rest) < LITTLE * whole:
+        return (
+            f"Named families explain all but {_percent(abs(rest) / whole)} of the GPU span's slope, "
+            f"{_ms(whole)} per request."
+        )
+    where = [(gaps, "in gaps inside the replay"), (unnamed, "in kernels that no rule names")]
+    shown = [f"{_ms(value)} {place}" for value, place in where if abs(value) >= 0.01 * abs(rest) > 0.0]
+    return (
+        f"{_ms(rest)} per request of the GPU span's {_ms(whole)} ({_percent(rest / whole)}) are explained by no "
+        f"named family: {', '.join(shown)}."
+    )
+
+
 def premise_changes(
     now: Premise, scaling: Scaling, points: Sequence[OperatingPoint], baseline: Findings
 ) -> tuple[tuple[PremiseChange, ...], str | None]:
@@ -161,43 +211,57 @@ def premise_changes(
             (),
             f"the baseline is of {', '.join(sorted(earlier))}, these traces of {', '.join(sorted(gpus))}",
         )
-    before = _dearest_by_size(baseline)
+    before = _times_by_size(baseline)
     if not before:
         return (), "the baseline has no clean decode steps"
     changes = [*_dearest_changes(before, points), *_slope_changes(now, scaling, baseline)]
     return tuple(changes), None
 
 
-def _dearest_by_size(findings: Findings) -> dict[int, str]:
-    """Batch size -> family with the largest summed time."""
+def _times_by_size(findings: Findings) -> dict[int, dict[str, float]]:
+    """Batch size -> named family -> summed time per step, us."""
     rows = [(p.batch_size, p.families) for p in findings.operating_points] or [
         (row.batch_size, row.families) for trace in findings.traces for row in trace.decode
     ]
-    found: dict[int, str] = {}
-    for size, families in rows:
-        named = [row for row in families if row.family != UNNAMED]
-        if size is not None and named:
-            found[size] = max(named, key=lambda row: row.sum_us_per_step).family
-    return found
+    return {size: named for size, families in rows if size is not None and (named := _named(families))}
 
 
-def _dearest_changes(before: Mapping[int, str], points: Sequence[OperatingPoint]) -> list[PremiseChange]:
-    """The same size with another dearest family; else the largest sizes of the two, when they disagree."""
-    now = {
-        p.batch_size: max(named, key=lambda row: row.sum_us_per_step).family
-        for p in points
-        if (named := [row for row in p.families if row.family != UNNAMED])
-    }
-    common = sorted(set(before) & set(now))
-    pairs = [(size, size) for size in common if before[size] != now[size]]
-    if not pairs and now and before[max(before)] != now[max(now)]:
+def _named(families: Sequence[FamilyRow]) -> dict[str, float]:
+    return {row.family: row.sum_us_per_step for row in families if row.family != UNNAMED}
+
+
+def _dearest(times: Mapping[str, float]) -> str:
+    return max(times, key=lambda family: times[family])
+
+
+def _dearer(one: str, other: str, times: Mapping[str, float]) -> bool:
+    """Whether `one` takes more than `other` by more than recordings of equal work differ."""
+    return times.get(one, 0.0) > (1 + DEAREST_MARGIN) * times.get(other, 0.0)
+
+
+def _dearest_changes(
+    before: Mapping[int, Mapping[str, float]], points: Sequence[OperatingPoint]
+) -> list[PremiseChange]:
+    """The same size with another dearest family; else the largest sizes of the two, when they disagree.
+
+    Both sides have to tell the two families apart: two that are about as dear swap places by chance.
+    """
+    now = {p.batch_size: named for p in points if (named := _named(p.families))}
+
+    def changed(old: int, new: int) -> bool:
+        was, is_now = _dearest(before[old]), _dearest(now[new])
+        return was != is_now and _dearer(was, is_now, before[old]) and _dearer(is_now, was, now[new])
+
+    pairs = [(size, size) for size in sorted(set(before) & set(now)) if changed(size, size)]
+    if not pairs and now and changed(max(before), max(now)):
         pairs = [(max(before), max(now))]
     return [
         PremiseChange(
             premise="dearest family",
-            before=before[old],
-            now=now[new],
-            message=f"The dearest family was `{before[old]}` at batch {old}; at batch {new} it is `{now[new]}`.",
+            before=_dearest(before[old]),
+            now=_dearest(now[new]),
+            message=f"The dearest family was `{_dearest(before[old])}` at batch {old}; at batch {new} it is "
+            f"`{_dearest(now[new])}`.",
         )
         for old, new in pairs
     ]
@@ -208,48 +272,55 @@ def _slope_changes(now: Premise, scaling: Scaling, baseline: Findings) -> list[P
     if old is None:
         if not now.differ:
             return []
-        dearest = _dearest_by_size(baseline)
-        size = min(dearest)
+        times = _times_by_size(baseline)
+        dearest = _dearest(times[min(times)])
         return [
             PremiseChange(
                 premise="slope",
-                before=f"not measured (only batch {', '.join(map(str, sorted(dearest)))})",
+                before=f"not measured (only batch {', '.join(map(str, sorted(times)))})",
                 now=now.slope_family,
-                message=f"The baseline knew no slope and showed `{dearest[size]}` as the dearest family; "
+                message=f"The baseline knew no slope and showed `{dearest}` as the dearest family; "
                 f"the slope is that of `{now.slope_family}`, {_ms(now.slope_ms_per_request)} per request.",
             )
         ]
-    changes = _family_slope_changes(scaling, old)
-    named = [f for f in old.families if f.family and f.family != UNNAMED]
-    if named:
-        steepest = max(named, key=lambda fit: fit.slope_ms_per_request or 0.0)
-        if steepest.family != now.slope_family:
-            changes.insert(
-                0,
-                PremiseChange(
-                    premise="slope",
-                    before=steepest.family or "",
-                    now=now.slope_family,
-                    message=f"The slope was that of `{steepest.family}` "
-                    f"({_ms(steepest.slope_ms_per_request or 0.0)} per request); it is now "
-                    f"that of `{now.slope_family}` ({_ms(now.slope_ms_per_request)}).",
-                ),
-            )
-    changes += [
-        PremiseChange(
-            premise=f"law of the {name}",
-            before=was.model or "",
-            now=is_now.model or "",
-            message=f"The {name} followed {was.model}; it now follows {is_now.model}.",
-        )
-        for name, was, is_now in (("step", old.step, scaling.step), ("span", old.span, scaling.span))
-        if was is not None and is_now is not None and was.model != is_now.model
+    return [
+        *_steepest_changes(now, scaling, old),
+        *_family_slope_changes(scaling, old),
+        *_law_changes(scaling, old),
     ]
-    return changes
+
+
+def _steepest_changes(now: Premise, scaling: Scaling, old: Scaling) -> list[PremiseChange]:
+    """Another family carries the slope, and both sides tell the two apart."""
+    was = _slopes(old)
+    if not was:
+        return []
+    steepest, slopes = max(was, key=lambda family: was[family]), _slopes(scaling)
+    new = now.slope_family
+    told_before = was[steepest] > (1 + REVISED) * was.get(new, 0.0)
+    if steepest == new or not told_before or slopes[new] <= (1 + REVISED) * slopes.get(steepest, 0.0):
+        return []
+    return [
+        PremiseChange(
+            premise="slope",
+            before=steepest,
+            now=new,
+            message=f"The slope was that of `{steepest}` ({_ms(was[steepest])} per request); it is now "
+            f"that of `{new}` ({_ms(now.slope_ms_per_request)}).",
+        )
+    ]
+
+
+def _slopes(scaling: Scaling) -> dict[str, float]:
+    return {
+        fit.family: fit.slope_ms_per_request or 0.0
+        for fit in scaling.families
+        if fit.family and fit.family != UNNAMED
+    }
 
 
 def _family_slope_changes(scaling: Scaling, old: Scaling) -> list[PremiseChange]:
-    """Families that matter and whose slopes' intervals do not touch."""
+    """Families that matter and whose slopes moved by more than noise."""
     was = {fit.family: fit for fit in (*old.families, old.step)}
     least = MATTERS * max(
         abs(old.step.slope_ms_per_request or 0.0), abs(scaling.step.slope_ms_per_request or 0.0)
@@ -259,20 +330,73 @@ def _family_slope_changes(scaling: Scaling, old: Scaling) -> list[PremiseChange]
         before = was.get(fit.family)
         a = before.slope_ms_per_request if before else 0.0
         b = fit.slope_ms_per_request
-        if a is None or b is None or max(abs(a), abs(b)) < least:
+        if a is None or b is None or max(abs(a), abs(b)) < least or not _moved(before, fit):
             continue
-        apart = _apart(before, fit) if before else True
-        if apart:
-            name = fit.family or "step"
-            changes.append(
-                PremiseChange(
-                    premise=f"slope of {name}",
-                    before=f"{_ms(a)} per request",
-                    now=f"{_ms(b)} per request",
-                    message=f"The slope of `{name}` was {_ms(a)} per request; it is now {_ms(b)}.",
-                )
+        name = fit.family or "step"
+        changes.append(
+            PremiseChange(
+                premise=f"slope of {name}",
+                before=f"{_ms(a)} per request",
+                now=f"{_ms(b)} per request",
+                message=f"The slope of `{name}` was {_ms(a)} per request; it is now {_ms(b)}.",
             )
+        )
     return changes
+
+
+def _moved(before: Fit | None, now: Fit) -> bool:
+    """Whether a slope moved by more than its size and its noise allow.
+
+    It has to move by a tenth; over the sizes now measured, by more than either line misses a size and by more
+    than recordings of equal work differ; and the intervals, which hold the scatter of the steps, must lie apart.
+    """
+    a = (before.slope_ms_per_request or 0.0) if before else 0.0
+    b = now.slope_ms_per_request or 0.0
+    if abs(a - b) < REVISED * max(abs(a), abs(b)):
+        return False
+    sizes = [point.batch_size for point in now.points]
+    fits = [now] if before is None else [before, now]
+    missed = [fit.line_max_abs_residual_ms or 0.0 for fit in fits]
+    if abs(a - b) * (max(sizes) - min(sizes)) <= max(*missed, NOISE_SHARE * _largest(fits), RESOLUTION_MS):
+        return False
+    return before is None or _apart(before, now)
+
+
+def _largest(fits: Sequence[Fit]) -> float:
+    return max((point.value_ms for fit in fits for point in fit.points), default=0.0)
+
+
+def _law_changes(scaling: Scaling, old: Scaling) -> list[PremiseChange]:
+    """Step or span follow another law, and the old one now predicts worse by more than chance."""
+    return [
+        PremiseChange(
+            premise=f"law of the {name}",
+            before=was.model or "",
+            now=is_now.model or "",
+            message=f"The {name} followed {_law(was)}; it now follows {_law(is_now)}.",
+        )
+        for name, was, is_now in (("step", old.step, scaling.step), ("span", old.span, scaling.span))
+        if was is not None and is_now is not None and was.model != is_now.model and _refuted(was, is_now)
+    ]
+
+
+def _law(fit: Fit) -> str:
+    return WORDS.get(fit.model or "", fit.model or "no law")
+
+
+def _refuted(was: Fit, now: Fit) -> bool:
+    """Whether the law of `was` fails on what is now measured; where nothing tells, whether the slope moved."""
+    errors = {candidate.model: candidate for candidate in now.candidates}
+    old, chosen = errors.get(was.model or ""), errors.get(now.model or "")
+    if (
+        old is None
+        or chosen is None
+        or old.leave_one_out_error_ms is None
+        or chosen.leave_one_out_error_ms is None
+    ):
+        return _moved(was, now)
+    chance = max(chosen.standard_error_ms or 0.0, NOISE_SHARE * _largest([now]))
+    return old.leave_one_out_error_ms - chosen.leave_one_out_error_ms > chance
 
 
 def _percent(share: float) -> str:
@@ -281,5 +405,8 @@ def _percent(share: float) -> str:
 
 
 def _ms(value: float) -> str:
-    """Milliseconds: slopes are read next to one another, so always in one unit."""
-    return f"{significant(value, 3 if abs(value) >= 1.0 else 2)} ms"
+    """Milliseconds: slopes are read next to one another, so always in one unit, down to a nanosecond."""
+    if 0.0 < abs(value) < RESOLUTION_MS:
+        return "under 1 ns"
+    text = significant(value, 3 if abs(value) >= 1.0 else 2)
+    return f"{text if len(text.partition('.')[2]) <= 6 else f'{value:.6f}'} ms"

@@ -18,8 +18,9 @@ import msgspec
 
 from wavewise.errors import UsageError
 from wavewise.report.diff.result import Change, Diff, FamilyChange, LimitResult, PointDiff
+from wavewise.report.diff.wording import signed_percent
 from wavewise.report.section import listing
-from wavewise.units import significant
+from wavewise.report.words import amount
 
 STEP_METRICS = ("step_ms", "span_ms", "busy_ms", "sum_ms", "boundary_ms", "tokens_per_s")
 FAMILY_METRICS = ("sum_us", "launches")
@@ -191,6 +192,8 @@ def _verdict(limit: Limit, path: str, change: Change) -> LimitResult:
 
 def _numbers(change: Change) -> str:
     """Such as 8.30 -> 13.2 ms (+59.2 %)."""
-    before, after = ("none" if side is None else significant(side) for side in (change.before, change.after))
-    relative = "" if change.relative is None else f" ({100 * change.relative:+.1f} %)"
+    before, after = (
+        "none" if side is None else amount(side, change.unit) for side in (change.before, change.after)
+    )
+    relative = "" if change.relative is None else f" ({signed_percent(change.relative)} %)"
     return f"{before} -> {after} {change.unit}{relative}"

@@ -4,13 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from wavewise.decode.contexts import same_context
 from wavewise.errors import UsageError
 from wavewise.findings import FamilyRow, Findings, Note, Samples
 from wavewise.report.section import listing
 from wavewise.report.words import engine_words
-
-_SAME_CONTEXT = 0.05
-"""Context lengths within 5 % are one: decoding itself adds a token per step to each request."""
 
 _PER_LAYER = (
     "moe_gemm",
@@ -193,7 +191,7 @@ def _same_size(left: list[Spot], right: list[Spot]) -> tuple[list[tuple[Spot, Sp
 
 def _same_context(one: Spot, other: Spot) -> bool:
     if one.context_length is not None and other.context_length is not None:
-        return abs(one.context_length - other.context_length) <= _SAME_CONTEXT * one.context_length
+        return same_context(one.context_length, other.context_length)
     return one.context == other.context
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from wavewise.report.diff.result import Change, Diff, FamilyChange, LimitResult, PointDiff
-from wavewise.report.diff.wording import relative, size, values
+from wavewise.report.diff.wording import UNCHANGED, is_unchanged, relative, size, values
 from wavewise.report.section import code, listing
 from wavewise.report.words import family_words, percent, plural, short_kernel, us
 
@@ -143,6 +143,8 @@ def _family(family: FamilyChange) -> str:
     if change.change is None:
         one = change.after if change.before is None else change.before
         return f"{name} ({'new' if change.before is None else 'gone'}, {us(one or 0)})"
+    if is_unchanged(change):
+        return f"{name} {UNCHANGED} ({us(change.before or 0)})"
     sign = "+" if change.change >= 0 else "-"
     return f"{name} {sign}{us(abs(change.change))} ({relative(change)}, {us(change.before or 0)} before)"
 

@@ -1,7 +1,14 @@
 """The tables of a diff: the step, its families, the kernels that changed."""
 
 from wavewise.report.diff.result import Change, KernelChange, PointDiff
-from wavewise.report.diff.wording import STEP_WORDS, VERDICT_WORDS, signed
+from wavewise.report.diff.wording import (
+    STEP_WORDS,
+    UNCHANGED,
+    VERDICT_WORDS,
+    is_unchanged,
+    signed,
+    signed_percent,
+)
 from wavewise.report.section import MISSING, Cell, Column, Section, Table, code, number
 from wavewise.report.words import amount, family_words, grid_text, plural, short_kernel
 
@@ -143,17 +150,21 @@ def _kernel_row(kernel: KernelChange) -> tuple[Cell, ...]:
 
 def _figures(change: Change) -> tuple[Cell, ...]:
     return (
-        number(change.before, None if change.before is None else amount(change.before)),
-        number(change.after, None if change.after is None else amount(change.after)),
-        MISSING if change.change is None else number(change.change, signed(change.change)),
-        MISSING if change.relative is None else number(change.relative, f"{100 * change.relative:+.1f}"),
+        number(change.before, None if change.before is None else amount(change.before, change.unit)),
+        number(change.after, None if change.after is None else amount(change.after, change.unit)),
+        MISSING if change.change is None else number(change.change, _moved(change.change, change)),
+        MISSING if change.relative is None else number(change.relative, signed_percent(change.relative)),
     )
+
+
+def _moved(value: float, change: Change) -> str:
+    return UNCHANGED if is_unchanged(change) else signed(value, change.unit)
 
 
 def _interval(change: Change) -> Cell:
     if change.interval is None:
         return MISSING
-    return Cell(f"{signed(change.interval[0])} to {signed(change.interval[1])}", change.interval[0])
+    return Cell(f"{' to '.join(signed(end, change.unit) for end in change.interval)}", change.interval[0])
 
 
 def _verdict_cell(change: Change) -> Cell:
