@@ -16,6 +16,7 @@ from trace_samples import codes, expected, kineto, steps, values
 
 from wavewise.errors import InputError, MissingExtraError
 from wavewise.trace import find_traces, read, remote
+from wavewise.trace.kineto import workers
 from wavewise.trace.source import Limits, open_text
 
 TEXT = kineto(steps(40))
@@ -148,8 +149,12 @@ def test_nothing_is_readable_in_a_missing_file_or_a_folder(tmp_path: Path) -> No
         read(tmp_path)
 
 
-def test_urls_are_read_where_fsspec_is_installed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [1, 3])
+def test_urls_are_read_where_fsspec_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
     fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setattr(workers, "_processes", lambda text: processes)
     memory = fsspec.filesystem("memory")
     memory.pipe("/run/b.json", TEXT)
     memory.pipe("/run/a.json.gz", gzip.compress(TEXT))
