@@ -156,6 +156,7 @@ def test_urls_are_read_where_fsspec_is_installed(
     fsspec = pytest.importorskip("fsspec")
     monkeypatch.setattr(workers, "_processes", lambda text: processes)
     memory = fsspec.filesystem("memory")
+    memory.store.clear()
     memory.pipe("/run/b.json", TEXT)
     memory.pipe("/run/a.json.gz", gzip.compress(TEXT))
     memory.pipe("/run/notes.txt", b"nothing")
