@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -544,7 +545,7 @@ class Bare:
 class Running:
     """A fake server on a port of its own, in a thread of this process."""
 
-    def __init__(self, fake: Fake, **tls: str) -> None:
+    def __init__(self, fake: Fake, **tls: Any) -> None:
         owners = {"vllm": "vllm", "tensorrt-llm": "tensorrt_llm", "openai": "someone"}
         make = {"sglang": sglang_app, "web": plain_app}.get(fake.engine)
         app = make(fake) if make else openai_app(fake, owners[fake.engine])

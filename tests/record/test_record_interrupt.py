@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from record_fakes import Fake, Faults, Running
@@ -137,7 +138,7 @@ def test_more_batches_join_a_recording(serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"prompt_tokens": 65}, {"steps": 7}, {"profile": False}])
-def test_another_question_wants_another_folder(serve, tmp_path: Path, changes: dict[str, object]) -> None:
+def test_another_question_wants_another_folder(serve, tmp_path: Path, changes: dict[str, Any]) -> None:
     server = serve("vllm")
     run_recording(server, tmp_path / "run", batches=(1,))
     with pytest.raises(UsageError, match="choose another --out"):

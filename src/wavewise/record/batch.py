@@ -3,23 +3,29 @@
 The order matters. All requests have their first token (prefill is over) and the server counts exactly that
 many running before anything is measured; un-profiled decoding is measured before and behind the profiler
 window, so that the growing context cancels; the requests are cancelled only when the window has closed.
+
+What each stage has brought is noted before the next one begins. A hold that takes up where an earlier one
+was interrupted decodes to the context at which that one stopped, and does what is missing from there.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from wavewise.errors import InputError
 from wavewise.record.engines.base import Counts, Engine, Prompt
+from wavewise.record.guard import Guard
 from wavewise.record.latency import measure
-from wavewise.record.model import Batch, Latency, Server
+from wavewise.record.model import Batch, Latency, Server, Unfinished, Window
 from wavewise.record.options import Options
 from wavewise.record.streams import Limits, Load
 from wavewise.record.traces import Seen, look
 
+BEFORE_WINDOW = "the recording ended before its profiler window"
 MEASURE_EVENTS = 32
 _WINDOW_MARGIN = 6  # steps between the last one wanted in the window and the first one measured behind it
 _ADMISSION_S = 20.0
@@ -29,28 +35,11 @@ _LIMIT_FLAGS = {"vllm": "--max-num-seqs", "sglang": "--max-running-requests"}
 _Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Window:
-    """What a profiler window left behind, before its traces are taken over."""
-
-    before: Seen
-    start_unix_s: float
-    stop_unix_s: float
-
-
-@dataclass(frozen=True)
-class Held:
-    """A batch as measured, its traces not yet taken over."""
-
-    batch: Batch
-    window: Window | None
-
-
 class Holder:
     """Holds one batch size against a server.
 
     Attributes:
-        watched: opens and closes the guard around a profiler window and notes it in `run.json`.
+        note: puts what is known of the batch on disk.
     """
 
     def __init__(
@@ -59,24 +48,25 @@ class Holder:
         server: Server,
         options: Options,
         folders: tuple[Path | None, str | None],
-        watched: Callable[[], AbstractContextManager[None]],
+        note: Callable[[Unfinished], None],
         say: _Say,
     ) -> None:
         self._engine, self._server, self._options = engine, server, options
         self._trace_dir, self._server_dir = folders
-        self._watched, self._say = watched, say
+        self._note, self._say = note, say
         self._max_tokens = options.max_tokens or default_max_tokens(engine, server, options)
         self._url = engine.client.target.url
         self._unix = time.time() - time.perf_counter()
 
-    async def hold(self, prompts: list[Prompt]) -> Held:
-        """Run one batch.
+    async def hold(self, prompts: list[Prompt], so_far: Unfinished) -> Unfinished:
+        """Run one batch, or what is missing of it.
 
         Args:
             prompts: one per request.
+            so_far: what an interrupted hold of it has brought.
 
         Returns:
-            The measurements.
+            The batch measured; its traces are not yet taken over.
 
         Raises:
             InputError: the batch cannot be reached or broke.
@@ -90,55 +80,52 @@ class Holder:
             begin = time.perf_counter()
             await load.start()
             await self._all_decoding(load)
-            first = [stream.times[0] - stream.sent for stream in load.streams]
             self._say(f"batch {size}: all {size} decode after {time.perf_counter() - begin:.1f} s")
             await self._steps(load, self._options.warmup_steps, "warm-up steps")
-            counts = await self._confirmed(load)
-            before = await self._measured(load, share=0.4)
-            profiled, window, after = None, None, None
+            so_far = await self._before(load, so_far)
             if self._options.profile:
-                profiled, window = await self._profiled(load)
-                await self._steps(load, 2, "steps behind the profiler window")
-                after = await self._measured(load, share=0.9)
-                end = await self._engine.counts()
-                if end.running is not None and end.running != size:
-                    raise InputError(
-                        f"{self._url}: counted {end.running} running "
-                        f"requests behind the profiler window instead of {size}; other traffic? "
-                        "Try when the server is idle"
-                    )
-            streams = load.streams
-        context = [stream.prompt_tokens for stream in streams if stream.prompt_tokens is not None]
-        cached = [stream.cached_tokens for stream in streams if stream.cached_tokens is not None]
-        slowdown, why_not = _slowdown(before, profiled, after, self._options.profile)
-        recovered = after.inter_token_ms_p50 / before.inter_token_ms_p50 if after else None
-        notes = _notes(before, recovered, cached, self._options.prompt_tokens)
-        return Held(
-            Batch(
-                batch_size=size,
-                prompt_tokens=self._options.prompt_tokens,
-                prompt_tokens_min=min(context, default=None),
-                prompt_tokens_max=max(context, default=None),
-                cached_tokens_max=max(cached, default=None),
-                running=counts.running,
-                waiting=counts.waiting,
-                running_reason=counts.reason,
-                first_token_s_min=min(first),
-                first_token_s_max=max(first),
-                unprofiled=before,
-                after=after,
-                profiled=profiled,
-                slowdown=slowdown,
-                slowdown_reason=why_not,
-                recovered=recovered,
-                profile="missing" if window else "none",
-                profile_reason=None if window else "not asked for",
-                profile_start_unix_s=window.start_unix_s if window else None,
-                profile_stop_unix_s=window.stop_unix_s if window else None,
-                notes=notes,
-            ),
-            window,
+                if so_far.window is None:
+                    so_far = await self._profiled(load, so_far)
+                so_far = await self._behind(load, so_far)
+        return so_far
+
+    async def _before(self, load: Load, so_far: Unfinished) -> Unfinished:
+        """Un-profiled decoding in front of the window; where it is known already, the context at its end."""
+        counts = await self._confirmed(load)
+        if so_far.batch is not None:
+            reached = so_far.window.output_tokens if so_far.window else so_far.output_tokens
+            await load.until(
+                lambda: load.tokens_used() >= reached,
+                self._options.timeout_s,
+                "the context at which the earlier recorder measured",
+            )
+            return so_far
+        before = await self._measured(load, share=0.4)
+        batch = _with_notes(_batch(load, counts, before, self._options), self._options)
+        so_far = replace(
+            so_far, batch=batch, output_tokens=load.tokens_used(), measured=not self._options.profile
         )
+        self._note(so_far)
+        return so_far
+
+    async def _behind(self, load: Load, so_far: Unfinished) -> Unfinished:
+        """Un-profiled decoding behind the window."""
+        size = len(load.streams)
+        await self._steps(load, 2, "steps behind the profiler window")
+        after = await self._measured(load, share=0.9)
+        end = await self._engine.counts()
+        if end.running is not None and end.running != size:
+            raise InputError(
+                f"{self._url}: counted {end.running} running "
+                f"requests behind the profiler window instead of {size}; other traffic? "
+                "Try when the server is idle"
+            )
+        assert so_far.batch is not None
+        assert so_far.window is not None
+        batch = _behind_window(so_far.batch, so_far.window, after)
+        so_far = replace(so_far, batch=_with_notes(batch, self._options), measured=True)
+        self._note(so_far)
+        return so_far
 
     async def _all_decoding(self, load: Load) -> None:
         """Until every request has its first token; a server that admits no more of them is found out."""
@@ -226,30 +213,51 @@ class Holder:
         assert found is not None, "every stream has events in a window that waited for them"
         return found
 
-    async def _profiled(self, load: Load) -> tuple[Latency | None, Window]:
-        """One profiler window, closed whatever happens."""
+    async def _profiled(self, load: Load, so_far: Unfinished) -> Unfinished:
+        """One profiler window, closed whatever happens, and on disk as far as it has come."""
         engine, steps = self._engine, self._options.steps
-        before = look(self._trace_dir) if self._trace_dir else Seen({})
-        start = time.time()
-        with self._watched():
-            try:
-                sent = time.perf_counter()
-                # Some releases answer only when the window has closed: the streams run beside.
-                await self._beside(
-                    load, engine.start_profiler(steps, self._server_dir, f"bs{len(load.streams)}")
-                )
-                begin = sent if engine.closes_window_itself else time.perf_counter()
-                await self._steps(
-                    load, steps + (_WINDOW_MARGIN if engine.closes_window_itself else 1), "profiled steps"
-                )
-                profiled = measure(load.streams, begin, time.perf_counter(), self._unix)
-                if not engine.closes_window_itself:
-                    await self._beside(load, engine.stop_profiler())
-            except BaseException:
-                # Also on Ctrl-C: a second one leaves this to the guard.
-                await asyncio.shield(_quietly(engine.stop_profiler()))
-                raise
-        return profiled, Window(before, start, time.time())
+        seen = look(self._trace_dir) if self._trace_dir else Seen({})
+        window = Window(
+            state="open",
+            label=f"bs{len(load.streams)}-{time.time_ns():x}",
+            trace_dir=str(self._trace_dir) if self._trace_dir else None,
+            seen={str(path): state for path, state in seen.files.items()},
+            start_unix_s=time.time(),
+        )
+        self._note(replace(so_far, window=window))
+        guard = Guard(engine.client.target, engine.name, self._options.ca_file, self._options.out)
+        try:
+            sent = time.perf_counter()
+            # Some releases answer only when the window has closed: the streams run beside.
+            await self._beside(load, engine.start_profiler(steps, self._server_dir, window.label))
+            begin = sent if engine.closes_window_itself else time.perf_counter()
+            await self._steps(
+                load, steps + (_WINDOW_MARGIN if engine.closes_window_itself else 1), "profiled steps"
+            )
+            window = replace(
+                window,
+                state="passed",
+                stop_unix_s=time.time(),
+                profiled=measure(load.streams, begin, time.perf_counter(), self._unix),
+                output_tokens=load.tokens_used(),
+            )
+            self._note(replace(so_far, window=window))
+            # Also where the window closes itself: streams that lag behind count steps of before it.
+            await self._beside(load, engine.stop_profiler())
+        except BaseException:
+            # Also on Ctrl-C: a second one leaves this to the guard.
+            if await asyncio.shield(_quietly(engine.stop_profiler())):
+                guard.closed()
+                window = replace(window, state="closed" if window.state == "passed" else "broken")
+                with suppress(InputError):  # the first error is the one to tell
+                    self._note(replace(so_far, window=window))
+            else:
+                guard.act()
+            raise
+        guard.closed()
+        so_far = replace(so_far, window=replace(window, state="closed"))
+        self._note(so_far)
+        return so_far
 
     async def _beside(self, load: Load, question: Awaitable[None]) -> None:
         """Await an answer while the batch is watched: a window without its batch is worthless."""
@@ -270,36 +278,73 @@ def default_max_tokens(engine: Engine, server: Server, options: Options) -> int:
     return max(1, min(engine.max_tokens, server.max_model_len - options.prompt_tokens - 8))
 
 
-async def _quietly(question: Awaitable[None]) -> None:
-    """Tidying up must not hide the error that made it necessary."""
+async def _quietly(question: Awaitable[None]) -> bool:
+    """Ask while tidying up, which must not hide the error that made it necessary. Whether it was answered."""
     try:
         async with asyncio.timeout(60):
             await question
     except (InputError, TimeoutError):
-        pass
+        return False
+    return True
 
 
-def _slowdown(
-    before: Latency, profiled: Latency | None, after: Latency | None, wanted: bool
-) -> tuple[float | None, str | None]:
-    if not wanted:
-        return None, "no profiler window was asked for"
-    if profiled is None or after is None:
-        return None, "the profiler window held too few tokens per stream"
-    return profiled.inter_token_ms_p50 / ((before.inter_token_ms_p50 + after.inter_token_ms_p50) / 2), None
+def _batch(load: Load, counts: Counts, before: Latency, options: Options) -> Batch:
+    """The batch as it stands before its window."""
+    streams = load.streams
+    first = [stream.times[0] - stream.sent for stream in streams]
+    prompts = [stream.prompt_tokens for stream in streams if stream.prompt_tokens is not None]
+    cached = [stream.cached_tokens for stream in streams if stream.cached_tokens is not None]
+    return Batch(
+        batch_size=len(streams),
+        prompt_tokens=options.prompt_tokens,
+        prompt_tokens_min=min(prompts, default=None),
+        prompt_tokens_max=max(prompts, default=None),
+        cached_tokens_max=max(cached, default=None),
+        running=counts.running,
+        waiting=counts.waiting,
+        running_reason=counts.reason,
+        first_token_s_min=min(first),
+        first_token_s_max=max(first),
+        unprofiled=before,
+        slowdown_reason=None if options.profile else "no profiler window was asked for",
+        profile="missing" if options.profile else "none",
+        profile_reason=BEFORE_WINDOW if options.profile else "not asked for",
+    )
 
 
-def _notes(
-    before: Latency, recovered: float | None, cached: list[int], prompt_tokens: int
-) -> tuple[str, ...]:
+def _behind_window(batch: Batch, window: Window, after: Latency) -> Batch:
+    """The batch with what was measured in its window and behind it."""
+    before, inside = batch.unprofiled.inter_token_ms_p50, window.profiled
+    around = (before + after.inter_token_ms_p50) / 2
+    collected = window.state == "collected"
+    return replace(
+        batch,
+        profiled=inside,
+        after=after,
+        slowdown=inside.inter_token_ms_p50 / around if inside else None,
+        slowdown_reason=None if inside else "the profiler window held too few tokens per stream",
+        recovered=after.inter_token_ms_p50 / before,
+        profile=batch.profile if collected else "missing",
+        profile_reason=batch.profile_reason
+        if collected
+        else "the recording ended before its trace was there",
+        profile_start_unix_s=window.start_unix_s,
+        profile_stop_unix_s=window.stop_unix_s,
+    )
+
+
+def _with_notes(batch: Batch, options: Options) -> Batch:
+    """The batch with what a reader should know of it."""
     notes: list[str] = []
-    if recovered is not None and recovered > _RECOVERED_WITHIN:
-        notes.append(f"behind the profiler window a token took {recovered:.2f} times as long as before it")
-    if before.tokens_per_event > 1.05:
+    if batch.recovered is not None and batch.recovered > _RECOVERED_WITHIN:
         notes.append(
-            f"{before.tokens_per_event:.2f} tokens per event: speculative decoding, "
-            "or a front end that lags behind"
+            f"behind the profiler window a token took {batch.recovered:.2f} times as long as before it"
         )
-    if cached and max(cached) > prompt_tokens // 10:
-        notes.append(f"up to {max(cached)} prompt tokens came from the prefix cache")
-    return tuple(notes)
+    per_event = batch.unprofiled.tokens_per_event
+    if per_event > 1.05:
+        notes.append(
+            f"{per_event:.2f} tokens per event: speculative decoding, or a front end that lags behind"
+        )
+    if batch.cached_tokens_max and batch.cached_tokens_max > options.prompt_tokens // 10:
+        notes.append(f"up to {batch.cached_tokens_max} prompt tokens came from the prefix cache")
+    return replace(batch, notes=tuple(notes))

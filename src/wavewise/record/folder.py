@@ -14,6 +14,12 @@ from wavewise.record.model import SCHEMA, Run
 
 RUN_FILE = "run.json"
 TELEMETRY_FILE = "telemetry.csv"
+PART = ".part"
+"""Ends the name of a file that is still being written."""
+
+GUARD_FILE = ".guard"
+"""Locked by every guard that may still have to stop the server's profiler."""
+
 _LOCK_FILE = ".recording"
 _FREE_BYTES_NEEDED = 256 * 1024 * 1024  # a trace of a dozen steps with stacks takes tens of megabytes
 
@@ -55,17 +61,26 @@ def write_run(folder: Path, run: Run) -> None:
         InputError: the disk is full or the folder cannot be written.
     """
     path = folder / RUN_FILE
-    temporary = path.with_suffix(".json.tmp")
+    temporary = folder / f".{RUN_FILE}{PART}"
     try:
-        with temporary.open("wb") as out:
-            out.write(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(path)
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
+        put_in_place(temporary, path)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror}); free space or choose another --out"
         ) from error
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Give a finished file its name, so that neither half of it nor its loss can follow a power cut."""
+    with temporary.open("rb") as written:
+        os.fsync(written.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def open_folder(folder: Path) -> None:
@@ -114,9 +129,29 @@ def recording_lock(folder: Path) -> Iterator[None]:
             _tidy(folder)
 
 
+def guards_gone(folder: Path) -> bool:
+    """Whether no guard of this run folder is at work any more."""
+    try:
+        with (folder / GUARD_FILE).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def _tidy(folder: Path) -> None:
-    """Remove what is of no use behind a recording: the lock, empty folders."""
-    (folder / _LOCK_FILE).unlink(missing_ok=True)
+    """Remove what is of no use behind a recording: locks, files that a killed recorder left half, empty folders.
+
+    A folder for traces stays as long as the recording does: the server may still be about to write there.
+    """
+    for path in (folder / _LOCK_FILE, *folder.glob(f".*{PART}")):
+        path.unlink(missing_ok=True)
+    if guards_gone(folder):
+        (folder / GUARD_FILE).unlink(missing_ok=True)
+    if (folder / RUN_FILE).exists():
+        return
     for each in (*folder.glob(".*/"), folder):
         with suppress(OSError):  # not empty
             each.rmdir()

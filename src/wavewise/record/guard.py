@@ -4,46 +4,60 @@ A recorder that is killed outright cannot tidy up: the server would profile on. 
 starts this process, which does nothing but wait for the recorder's pipe to close. Told "close" first, it
 leaves; else it asks the server to stop its profiler. The address comes in as arguments, the API key only
 through the environment.
+
+As long as it lives it holds a lock in the run folder: a recorder that goes on there waits for it, lest it
+stop the next window.
 """
 
 import asyncio
+import fcntl
 import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from wavewise.record.client import Client, Target, parse_target
+from wavewise.record.folder import GUARD_FILE
 
 _KEY = "WAVEWISE_GUARD_KEY"
 _CLOSED = b"closed\n"
 
 
 class Guard:
-    """Watches over one profiler window; leave with `closed()` when it was ended properly."""
+    """Watches over one profiler window; leave with `closed()` when it was ended properly, else with `act()`."""
 
-    def __init__(self, target: Target, engine: str, ca_file: Path | None = None) -> None:
+    def __init__(self, target: Target, engine: str, ca_file: Path | None, folder: Path) -> None:
         environment = {name: value for name, value in os.environ.items() if name != _KEY}
         if target.key:
             environment[_KEY] = target.key
-        # A session of its own: a signal for the recorder's group must not end the one who tidies up.
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "wavewise.record.guard", target.url, engine, str(ca_file or "")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
+        with (folder / GUARD_FILE).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            # A session of its own: a signal for the recorder's group must not end the one who tidies up.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "wavewise.record.guard", target.url, engine, str(ca_file or "")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+                pass_fds=(lock.fileno(),),  # the lock is then its own, and ends with it
+            )
 
     def closed(self) -> None:
         """The window is closed: the guard may leave."""
+        self._leave(_CLOSED)
+
+    def act(self) -> None:
+        """The profiler could not be stopped from here: the guard tries once more."""
+        self._leave(b"")
+
+    def _leave(self, word: bytes) -> None:
         assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(_CLOSED)
+        with suppress(OSError):  # it has left already
+            self._process.stdin.write(word)
             self._process.stdin.close()
-        except OSError:
-            pass  # it has left already
         # Not here: it may still be starting, and the streams' arrival times must not wait for it.
         threading.Thread(target=self._process.wait, daemon=True).start()
 

@@ -89,6 +89,7 @@ class Batch(Result, frozen=True, kw_only=True):
             no marker says it.
         traces: files in the run folder, GPU traces first.
         profile: "recorded", "truncated", "missing", "left_on_server" or "none".
+        profile_start_unix_s, profile_stop_unix_s: when the window was opened, and when its steps had passed.
     """
 
     batch_size: int
@@ -204,12 +205,65 @@ class Settings(Result, frozen=True, kw_only=True):
     prompts: str
 
 
+class Window(Result, frozen=True, kw_only=True):
+    """A profiler window, written down before each of its stages begins.
+
+    Attributes:
+        state: "open" (its steps pass), "passed" (every stream has seen its steps, the profiler is being
+            stopped), "closed", "broken" (stopped before its steps had passed), "collected" (its traces are in
+            the run folder), "missing" (waited for in vain).
+        label: what its traces are called, by an engine that takes a name.
+        trace_dir: where its traces are looked for; None where they stay with the server.
+        seen: the trace files there before it opened: path to (bytes, modification time in ns).
+        stop_unix_s: when its steps had passed, and the profiler was told to stop.
+        profiled: what the streams saw inside it.
+        output_tokens: of the furthest stream when its steps had passed.
+    """
+
+    state: str
+    label: str
+    trace_dir: str | None
+    seen: dict[str, tuple[int, int]]
+    start_unix_s: float
+    stop_unix_s: float | None = None
+    profiled: Latency | None = None
+    output_tokens: int = 0
+
+
+class Unfinished(Result, frozen=True, kw_only=True):
+    """The batch that is being recorded, as far as it has come: what a resumed recorder takes up.
+
+    Attributes:
+        attempt: 1, or 2 after a window that held other steps.
+        settings, server: under which its measurements were made; under others they are made again.
+        batch: what is measured, from the end of the measurement before the window on.
+        output_tokens: of the furthest stream at that end.
+        window: the newest profiler window.
+        measured: nothing but traces is outstanding.
+    """
+
+    batch_size: int
+    attempt: int = 1
+    settings: Settings
+    server: Server
+    batch: Batch | None = None
+    output_tokens: int = 0
+    window: Window | None = None
+    measured: bool = False
+
+    @property
+    def profiler_open(self) -> bool:
+        """Whether the server's profiler runs, for all that is known."""
+        return self.window is not None and self.window.state in ("open", "passed")
+
+
 class Run(Result, frozen=True, kw_only=True):
     """One recording.
 
     Attributes:
         state: "running", "interrupted", "failed" or "complete"; a killed recorder leaves "running".
         profiler_open: the recorder had the server's profiler running when this was written.
+        unfinished: the batch that was being recorded when this was written.
         client: versions and host facts of the recorder.
     """
 
@@ -224,6 +278,7 @@ class Run(Result, frozen=True, kw_only=True):
     started_unix_s: float
     finished_unix_s: float | None = None
     batches: tuple[Batch, ...] = ()
+    unfinished: Unfinished | None = None
     telemetry: Telemetry
     clock: Clock
     client: dict[str, str] = {}  # noqa: RUF012 - msgspec copies a mutable default

@@ -83,6 +83,7 @@ def trace_folders(
             f"traces{where}; name the folder with --trace-dir, or use "
             "--leave-traces or --no-profile"
         )
+    folder = folder.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,16 +1,17 @@
 """A whole recording: from the first question to the server to a finished run folder.
 
-Everything that is known is on disk before the next step begins, so that a recorder may be interrupted or
+Everything that is known is on disk before the next stage begins, so that a recorder may be interrupted or
 killed at any point: the same command goes on with what is missing.
 """
 
 import asyncio
 import platform
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,19 +21,31 @@ from wavewise._version import __version__
 from wavewise.errors import InputError, UsageError, WavewiseError
 from wavewise.record.batch import Holder
 from wavewise.record.client import Client, Target
-from wavewise.record.collect import with_traces
+from wavewise.record.collect import let_go, with_traces
 from wavewise.record.engines import Engine, connect
-from wavewise.record.folder import TELEMETRY_FILE, open_folder, read_run, recording_lock, write_run
-from wavewise.record.guard import Guard
+from wavewise.record.folder import (
+    TELEMETRY_FILE,
+    guards_gone,
+    open_folder,
+    read_run,
+    recording_lock,
+    write_run,
+)
 from wavewise.record.host import is_local, server_command, without_key
-from wavewise.record.model import Batch, Clock, Run, Server, Telemetry
+from wavewise.record.model import Batch, Clock, Run, Server, Settings, Telemetry, Unfinished
 from wavewise.record.options import Options
-from wavewise.record.preflight import check_limits, question, trace_folders
-from wavewise.record.probe import Probe
+from wavewise.record.preflight import OWN_TRACES, check_limits, question, trace_folders
+from wavewise.record.probe import POLL_S, Probe
+from wavewise.record.resume import Left, take_up
 from wavewise.record.telemetry import Sampler, count_samples, take_over
 
 _Say = Callable[[str], None]
 _DONE = ("recorded", "truncated", "none", "left_on_server")
+_GUARD_S = 120.0
+"""Longest wait for the guard of a killed recorder: it asks a server that may be busy writing a trace."""
+
+_LAST_GUARD_S = 5.0
+"""Longest wait for this recorder's own guards, which were told to leave."""
 
 
 class Interrupted(Exception):  # noqa: N818 - not a fault
@@ -89,23 +102,47 @@ class _Session:
         self.options, self._target, self._confirm, self._say = options, target, confirm, say
         self._run: Run | None = None
         self._local = False
+        self._begun = False
 
     @property
     def done(self) -> list[Batch]:
         """Batches that need not be recorded again."""
-        return [batch for batch in (self._run.batches if self._run else ()) if batch.profile in _DONE]
+        if self._run is None:
+            return []
+        left = self._run.unfinished
+        open_size = left.batch_size if left and not _is_kept(left) else None
+        return [b for b in self._run.batches if b.profile in _DONE and b.batch_size != open_size]
+
+    def _missing(self) -> list[int]:
+        """What is still to be recorded, the batch that was begun first."""
+        assert self._run is not None
+        done = {batch.batch_size for batch in self.done}
+        begun = self._run.unfinished.batch_size if self._run.unfinished else None
+        missing = [size for size in self.options.batches if size not in done]
+        return sorted(missing, key=lambda size: size != begun)
 
     async def run(self) -> Run:
         """Record; no error that leaves this place holds the API key, should the server have echoed it."""
         client = Client(self._target)
         try:
             return await self._with_client(client)
+        except asyncio.CancelledError:
+            self._stopped("interrupted", "stopped by a signal")
+            raise
         except WavewiseError as error:
-            if self._hide(str(error)) == str(error):
+            said = self._hide(str(error))
+            self._stopped("failed", said)
+            if said == str(error):
                 raise
-            raise type(error)(self._hide(str(error))) from None
+            raise type(error)(said) from None
         finally:
             await client.close()
+
+    def _stopped(self, state: str, reason: str) -> None:
+        """Write down why the recording ended early, if it had begun."""
+        if self._begun:
+            with suppress(InputError):  # the error that ends it is the one to tell
+                self._save(state=state, reason=reason)
 
     async def _with_client(self, client: Client) -> Run:
         options = self.options
@@ -118,42 +155,63 @@ class _Session:
             f"{self._target.url}, model {server.model}"
         )
         prompts = "token ids" if engine.takes_token_ids else "text"
-        self._run = await self._resumed(engine, server, prompts)
-        missing = [size for size in options.batches if size not in {batch.batch_size for batch in self.done}]
-        if not missing:
+        settings = options.settings(prompts)
+        self._run = await self._resumed(engine, server, settings)
+        if not self._missing() and self._run.unfinished is None:
             self._say(f"all {len(options.batches)} batches are recorded already in {options.out}")
-            return self._save(state="complete", reason=None)
+            return await self._complete(finished_unix_s=self._run.finished_unix_s or time.time())
         folders = trace_folders(engine, server, options, local)
+        await self._take_up(folders[0], settings)
+        missing = self._missing()
+        if not missing:
+            return await self._complete()
         check_limits(server, engine, options, missing)
         if not self._confirm(question(server, options, self._target.url, missing)):
             raise UsageError("not confirmed: nothing was sent; --yes answers for you")
         probe = Probe(engine, server.model, options, self._say)
         await probe.idle()
         await probe.try_out()
+        self._save()  # before the sampler's file: a folder with files but no run.json is refused
         sampler, telemetry = self._telemetry(local)
         self._save(telemetry=telemetry)
         try:
-            holder = Holder(engine, server, options, folders, lambda: self._watched(engine), self._say)
+            holder = Holder(engine, server, options, folders, self._note, self._say)
             for size in missing:
-                await self._record_batch(holder, probe, size, folders[0])
+                await self._record_batch(holder, probe, size, settings)
                 self._save(clock=self._clock(client))
             await probe.one_request(probe.prompt(), 2)  # the server answers and generates as before
-            return self._save(state="complete", reason=None, finished_unix_s=time.time())
-        except asyncio.CancelledError:
-            self._save(state="interrupted", reason="stopped by a signal")
-            raise
-        except Exception as error:
-            self._save(state="failed", reason=self._hide(str(error) or type(error).__name__))
-            raise
+            return await self._complete()
         finally:
             if sampler is not None:
                 sampler.stop()
                 self._save()
 
-    async def _resumed(self, engine: Engine, server: Server, prompts: str) -> Run:
+    async def _take_up(self, trace_dir: Path | None, settings: Settings) -> None:
+        """What an interrupted recorder left of a batch, as far as no request is needed for it."""
+        assert self._run is not None
+        left = self._run.unfinished
+        if left is None:
+            return
+        if not _is_kept(left):
+            where = Left(left, trace_dir, settings, self._run.server)
+            left = await take_up(where, self.options, self._note, self._say)
+        if _wants_another(left):
+            self._once_more(left)
+        elif left.measured:
+            self._finish(left)
+        elif left.batch_size not in self.options.batches:
+            self._say(f"batch {left.batch_size}: begun, but not asked for now; it is left unfinished")
+
+    async def _complete(self, finished_unix_s: float | None = None) -> Run:
+        """The last word on disk; nothing of the recorder is left behind."""
+        shutil.rmtree(self.options.out / OWN_TRACES, ignore_errors=True)  # windows that were given up
+        run = self._save(state="complete", reason=None, finished_unix_s=finished_unix_s or time.time())
+        await self._after_the_guard(_LAST_GUARD_S)
+        return run
+
+    async def _resumed(self, engine: Engine, server: Server, settings: Settings) -> Run:
         """The folder's earlier recording, continued; or a fresh one."""
         options = self.options
-        settings = options.settings(prompts)
         before = read_run(options.out)
         fresh = Run(
             wavewise=__version__,
@@ -168,26 +226,39 @@ class _Session:
         )
         if before is None:
             return fresh
+        self._must_equal("the server", before.url, fresh.url)
+        await self._after_the_guard(_GUARD_S)
         if before.profiler_open:
             self._say("the recorder before this one died inside a profiler window: closing it")
             await engine.stop_profiler()
-        for name, then, now in (
-            ("the server", before.url, fresh.url),
-            ("the model", before.server.model, server.model),
-            ("the server's version", before.server.version, server.version),
-            *(
-                (f"--{name.replace('_', '-')}", getattr(before.settings, name), getattr(settings, name))
-                for name in ("prompt_tokens", "steps", "profile", "prompts")
-            ),
-        ):
-            if then != now:
-                raise UsageError(
-                    f"{options.out}: was recorded with {name} {then!r}, not {now!r}; choose "
-                    "another --out, or ask for the same"
-                )
+            write_run(options.out, msgspec.structs.replace(before, profiler_open=False))
+        self._must_equal("the model", before.server.model, server.model)
+        self._must_equal("the server's version", before.server.version, server.version)
+        for name in ("prompt_tokens", "steps", "profile", "prompts"):
+            self._must_equal(
+                f"--{name.replace('_', '-')}", getattr(before.settings, name), getattr(settings, name)
+            )
         return msgspec.structs.replace(
-            fresh, started_unix_s=before.started_unix_s, batches=before.batches, telemetry=before.telemetry
+            fresh,
+            started_unix_s=before.started_unix_s,
+            finished_unix_s=before.finished_unix_s,
+            batches=before.batches,
+            unfinished=before.unfinished,
+            telemetry=before.telemetry,
         )
+
+    def _must_equal(self, name: str, then: object, now: object) -> None:
+        if then != now:
+            raise UsageError(
+                f"{self.options.out}: was recorded with {name} {then!r}, not {now!r}; choose "
+                "another --out, or ask for the same"
+            )
+
+    async def _after_the_guard(self, timeout_s: float) -> None:
+        """Until the guard of a killed recorder has stopped the profiler: it must not stop the next window."""
+        deadline = time.monotonic() + timeout_s
+        while not guards_gone(self.options.out) and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_S)
 
     def _save(self, **changes: object) -> Run:
         assert self._run is not None
@@ -195,31 +266,33 @@ class _Session:
         assert isinstance(telemetry, Telemetry)
         changes["telemetry"] = msgspec.structs.replace(telemetry, samples=count_samples(self.options.out))
         self._run = msgspec.structs.replace(self._run, **changes)  # type: ignore[arg-type]
+        self._begun = True
         write_run(self.options.out, self._run)
         return self._run
 
+    def _note(self, unfinished: Unfinished) -> None:
+        """Put what is known of the batch on disk before its next stage."""
+        batches = {} if unfinished.batch is None else {"batches": self._with(unfinished.batch)}
+        self._save(unfinished=unfinished, profiler_open=unfinished.profiler_open, **batches)
+
     def _clock(self, client: Client) -> Clock:
         return Clock(offset_s_low=0.0, offset_s_high=0.0) if self._local else client.clock
-
-    @contextmanager
-    def _watched(self, engine: Engine) -> Iterator[None]:
-        """Around a profiler window: a guard that outlives this process, and a note in `run.json`."""
-        guard = Guard(self._target, engine.name, self.options.ca_file)
-        self._save(profiler_open=True)
-        try:
-            yield
-            self._save(profiler_open=False)
-        except BaseException:
-            self._save(profiler_open=False)
-            raise
-        finally:
-            guard.closed()
 
     def _hide(self, text: str) -> str:
         """Text without the API key, should a server echo it."""
         return text.replace(self._target.key, "(hidden)") if self._target.key else text
 
     def _telemetry(self, local: bool) -> tuple[Sampler | None, Telemetry]:
+        """The sampler, if there is to be one, and what the folder then holds: earlier samples stay."""
+        assert self._run is not None
+        sampler, telemetry = self._sampled(local)
+        before = self._run.telemetry
+        if telemetry.file is None and before.file is not None:
+            self._say(f"no more telemetry: {telemetry.reason}; what was sampled before is kept")
+            return sampler, before
+        return sampler, telemetry
+
+    def _sampled(self, local: bool) -> tuple[Sampler | None, Telemetry]:
         choice = self.options.telemetry
         if choice == "none":
             return None, Telemetry(source="none", reason="not asked for")
@@ -241,30 +314,79 @@ class _Session:
             return None, telemetry
         return sampler, telemetry
 
-    async def _record_batch(self, holder: Holder, probe: Probe, size: int, trace_dir: Path | None) -> None:
+    async def _record_batch(self, holder: Holder, probe: Probe, size: int, settings: Settings) -> None:
         assert self._run is not None
-        for attempt in (1, 2):
-            held = await holder.hold([probe.prompt() for _ in range(size)])
-            self._keep(held.batch)
+        server = self._run.server
+        begun = self._run.unfinished
+        fresh = Unfinished(batch_size=size, settings=settings, server=server)
+        so_far = begun if begun is not None and begun.batch_size == size else fresh
+        while True:
+            so_far = await holder.hold([probe.prompt() for _ in range(size)], so_far)
             await probe.drained()
-            batch = await with_traces(held, trace_dir, self.options, self._run.server.ranks)
-            if batch.held is False and attempt == 1:
-                self._say(f"batch {size}: {batch.held_reason}; once more")
+            so_far = await self._collected(so_far)
+            batch = so_far.batch
+            assert batch is not None
+            if _wants_another(so_far):
+                so_far = self._once_more(so_far)
                 continue
-            self._keep(batch)
-            self._say(f"batch {size}: {_one_line(batch)}")
             if batch.profile == "missing":
+                self._say(f"batch {size}: {_one_line(batch)}")
+                assert so_far.window is not None
                 raise InputError(
-                    f"batch {size}: {batch.profile_reason}; is {trace_dir} the folder the "
+                    f"batch {size}: {batch.profile_reason}; is {so_far.window.trace_dir} the folder the "
                     "server writes to? (--trace-dir)"
                 )
+            self._finish(so_far)
             return
 
-    def _keep(self, batch: Batch) -> None:
+    async def _collected(self, so_far: Unfinished) -> Unfinished:
+        """The batch with its window's traces in the folder, and that on disk; as it is without a window."""
+        assert self._run is not None
+        batch, window = so_far.batch, so_far.window
+        if batch is None or window is None or window.state == "collected":
+            return so_far
+        timeout_s = self.options.trace_timeout_s
+        batch = await with_traces(batch, window, self.options, self._run.server.ranks, timeout_s)
+        state = "missing" if batch.profile == "missing" else "collected"
+        so_far = msgspec.structs.replace(
+            so_far, batch=batch, window=msgspec.structs.replace(window, state=state)
+        )
+        self._note(so_far)
+        return so_far
+
+    def _once_more(self, so_far: Unfinished) -> Unfinished:
+        """The batch from its beginning: other steps than its own were in the window."""
+        assert so_far.batch is not None
+        self._say(f"batch {so_far.batch_size}: {so_far.batch.held_reason}; once more")
+        again = Unfinished(
+            batch_size=so_far.batch_size, attempt=2, settings=so_far.settings, server=so_far.server
+        )
+        self._note(again)
+        return again
+
+    def _finish(self, so_far: Unfinished) -> None:
+        """The batch is done; the server's copies of its traces go only now that `run.json` names ours."""
+        assert so_far.batch is not None
+        self._say(f"batch {so_far.batch_size}: {_one_line(so_far.batch)}")
+        let_go(so_far.batch, self.options)
+        self._save(unfinished=None, batches=self._with(so_far.batch))
+
+    def _with(self, batch: Batch) -> tuple[Batch, ...]:
+        """The recorded batches, this one among them or in its place."""
         assert self._run is not None
         others = [other for other in self._run.batches if other.batch_size != batch.batch_size]
-        ordered = sorted([*others, batch], key=lambda each: each.batch_size)
-        self._save(batches=tuple(ordered))
+        return tuple(sorted([*others, batch], key=lambda each: each.batch_size))
+
+
+def _wants_another(so_far: Unfinished) -> bool:
+    batch = so_far.batch
+    return so_far.measured and so_far.attempt == 1 and batch is not None and batch.held is False
+
+
+def _is_kept(left: Unfinished) -> bool:
+    """Whether a batch was finished but for tidying up behind it."""
+    window = left.window
+    return left.measured and (window is None or window.state == "collected")
 
 
 def _one_line(batch: Batch) -> str:

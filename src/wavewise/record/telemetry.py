@@ -8,7 +8,6 @@ FILE` then takes the file over. The columns are documented in docs/record.md.
 
 import argparse
 import csv
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from types import FrameType
 import msgspec
 
 from wavewise.errors import InputError
-from wavewise.record.folder import TELEMETRY_FILE
+from wavewise.record.folder import PART, TELEMETRY_FILE, put_in_place
 from wavewise.record.model import Telemetry, TelemetryGpu
 
 DEFAULT_PERIOD_MS = 100.0
@@ -92,7 +91,7 @@ class Sampler:
 
 
 def take_over(file: Path, folder: Path) -> Telemetry:
-    """Copy a telemetry file recorded elsewhere into the run folder.
+    """Copy a telemetry file recorded elsewhere into the run folder; samples that are there already stay.
 
     Raises:
         InputError: it cannot be read or is not one of the sampler's files.
@@ -106,10 +105,38 @@ def take_over(file: Path, folder: Path) -> Telemetry:
                 f"{', '.join(sorted(missing))}); record one with `python -m "
                 f"wavewise.record.telemetry --out {file.name}`"
             )
-        shutil.copyfile(file, folder / TELEMETRY_FILE)
+        _join(file, folder / TELEMETRY_FILE)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file}: cannot be read as telemetry ({error})") from error
     return Telemetry(file=TELEMETRY_FILE, source=f"file {file.name}", samples=count_samples(folder))
+
+
+def _join(file: Path, ours: Path) -> None:
+    """The samples of both files under the columns of both, each once, in the order of their time."""
+    rows: dict[tuple[str | None, str | None], dict[str, str]] = {}
+    columns: dict[str, None] = {}
+    for source in (ours, file):
+        if source == ours and not source.exists():
+            continue
+        with source.open(newline="") as lines:
+            reader = csv.DictReader(lines)
+            columns |= dict.fromkeys(reader.fieldnames or ())
+            for row in reader:
+                if None not in row and None not in row.values():  # a row cut off when its sampler was killed
+                    rows[row["ts_unix_s"], row["gpu"]] = row
+    temporary = ours.with_name(f".{ours.name}{PART}")
+    with temporary.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(columns), restval="")
+        writer.writeheader()
+        writer.writerows(sorted(rows.values(), key=_at))
+    put_in_place(temporary, ours)
+
+
+def _at(row: dict[str, str]) -> float:
+    try:
+        return float(row["ts_unix_s"])
+    except ValueError:
+        return 0.0
 
 
 def count_samples(folder: Path) -> int:

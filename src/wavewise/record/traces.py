@@ -12,7 +12,8 @@ from typing import IO, cast
 
 from isal import igzip
 
-from wavewise.record.model import StepCount, TraceFile
+from wavewise.record.folder import PART, put_in_place
+from wavewise.record.model import StepCount, TraceFile, Window
 
 _SUFFIXES = (".json", ".json.gz")
 _CHUNK = 1 << 20
@@ -63,11 +64,12 @@ class Wait:
     """Follows a folder until the window's traces are whole; asked again and again by the recorder's loop.
 
     That is: no file of the window changed for a second, each is a whole document, and each rank has written
-    one with GPU kernels (a front end's trace may be there long before them).
+    one with GPU kernels (a front end's trace may be there long before them). The window's files are those that
+    came or changed after it was opened; of these, where the engine names its traces as asked, those so named.
     """
 
-    def __init__(self, folder: Path, before: Seen, ranks: int | None) -> None:
-        self._folder, self._before, self._ranks = folder, before, ranks or 1
+    def __init__(self, folder: Path, before: Seen, ranks: int | None, label: str | None = None) -> None:
+        self._folder, self._before, self._ranks, self._label = folder, before, ranks or 1, label
         self._state: dict[Path, tuple[int, int]] = {}
         self._changed = time.monotonic()
         self._inspected: dict[tuple[Path, tuple[int, int]], TraceFile] = {}
@@ -90,7 +92,22 @@ class Wait:
         for file, stamp in state.items():
             if (file, stamp) not in self._inspected:
                 self._inspected[file, stamp] = inspect(file, file.name)
-        return [self._inspected[key] for key in sorted(state.items())]
+        files = [self._inspected[key] for key in sorted(state.items())]
+        named = [file for file in files if self._label and self._label in Path(file.source).name]
+        return named if any(file.gpu for file in named) else files
+
+    @property
+    def quiet_s(self) -> float:
+        """How long nothing has changed."""
+        return time.monotonic() - self._changed
+
+
+def wait_for(window: Window, ranks: int | None) -> Wait | None:
+    """Follows the traces of a window; None where they stay with the server."""
+    if window.trace_dir is None:
+        return None
+    before = Seen({Path(path): state for path, state in window.seen.items()})
+    return Wait(Path(window.trace_dir), before, ranks, window.label)
 
 
 def inspect(file: Path, name: str) -> TraceFile:
@@ -134,17 +151,15 @@ def inspect(file: Path, name: str) -> TraceFile:
     )
 
 
-def take(file: Path, destination: Path, move: bool) -> None:
-    """Copy (or move) a trace into the run folder under a temporary name first; a plain file is compressed."""
-    temporary = destination.with_name(f".{destination.name}.part")
+def take(file: Path, destination: Path) -> None:
+    """Copy a trace into the run folder under a temporary name first; a plain file is compressed."""
+    temporary = destination.with_name(f".{destination.name}{PART}")
     if file.name.endswith(".gz"):
         shutil.copyfile(file, temporary)
     else:
         with file.open("rb") as source, igzip.open(temporary, "wb") as out:
             shutil.copyfileobj(source, cast(IO[bytes], out), _CHUNK)
-    temporary.replace(destination)
-    if move:
-        file.unlink(missing_ok=True)
+    put_in_place(temporary, destination)
 
 
 def _count(
