@@ -275,15 +275,51 @@ def test_ranks_say_who_waits_and_who_is_missing() -> None:
     assert [row[-1].text for row in table.rows] == ["210", "-"]
 
 
-def test_a_recording_says_what_the_profiler_adds() -> None:
-    point = RecordedPoint(
-        run="run", batch_size=64, context_tokens=4096, unprofiled_step_ms=6.3,
-        unprofiled_tokens_per_s=10_159.0, inter_token_ms_p50=6.2, inter_token_ms_p90=6.6,
-        inter_token_ms_p99=9.0, profiler_slowdown=1.31, traced_step_ms=8.4,
-    )  # fmt: skip
-    text = text_of(msgspec.structs.replace(only(64), recorded=(point,)))
-    assert "Without the profiler a step at batch 64 takes 6.30 ms (10,159 tokens/s" in text
-    assert "the traced steps take 8.40 ms, 33 % longer" in text
+def recorded(size: int, traced_ms: float | None, **more: object) -> RecordedPoint:
+    """A recorded batch around whose window a token takes 8 ms."""
+    given = {
+        "run": "run", "batch_size": size, "context_tokens": 4096, "unprofiled_step_ms": 7.9,
+        "unprofiled_tokens_per_s": 10_159.0, "inter_token_ms_p50": 7.8, "inter_token_ms_p90": 8.3,
+        "inter_token_ms_p99": 9.0, "profiler_slowdown": 0.985, "traced_step_ms": traced_ms,
+        "around_window_ms": 8.0, "traced_over_unprofiled": traced_ms and traced_ms / 8.0,
+    }  # fmt: skip
+    return RecordedPoint(**{**given, **more})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("traced_ms", "said"),
+    [
+        (8.07, "the profiler made no difference that a dozen steps could show"),
+        (10.4, "the traced step is 30 % longer, and the profiler costs at most that"),
+        (7.2, "the traced step is 10 % shorter, which no profiler explains: record that batch again"),
+    ],
+)
+def test_a_recording_says_what_the_profiler_costs(traced_ms: float, said: str) -> None:
+    findings = msgspec.structs.replace(only(64), recorded=(recorded(64, traced_ms),))
+    text = text_of(findings)
+    assert "At batch 64, the largest recorded, 7.80 ms pass between two tokens" in text
+    assert (
+        f"takes {traced_ms:.{1 if traced_ms > 10 else 2}f} ms, the median time between tokens just before"
+        in text
+    )
+    assert "window 8.00 ms (mean of the two, since the context grows)" in text
+    assert said in text
+    # The ratio of the streams' own medians is another measure, and named as such where both stand.
+    assert "The last column is another measure of the same" in text
+    table = next(each for each in compose(findings).sections if each.name == "recorded").tables[0]
+    assert [column.title for column in table.columns[-2:]] == [
+        "traced step / around",
+        "p50 in window / around",
+    ]
+    assert [cell.text for cell in table.rows[0][-2:]] == [f"{traced_ms / 8:.3f}x", "0.985x"]
+
+
+def test_the_batch_that_differs_most_is_named_beside_the_largest() -> None:
+    points = (recorded(16, 8.4), recorded(64, 8.0))
+    text = text_of(msgspec.structs.replace(only(64), recorded=points))
+    assert "They differ most at batch 16: the traced step is 5.0 % longer" in text
+    equal = (recorded(16, 8.04), recorded(64, 8.0))
+    assert "They differ most" not in text_of(msgspec.structs.replace(only(64), recorded=equal))
 
 
 def test_sums_over_kernels_use_means_which_add_up() -> None:

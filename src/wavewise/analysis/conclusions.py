@@ -35,6 +35,7 @@ from wavewise.scaling import (
 )
 
 _NO_CLEAN_STEP = "no decode step is clean"
+_NO_TRACE = "there is no trace"
 
 
 def conclude(
@@ -51,6 +52,9 @@ def conclude(
     shape = _shape(measured, settings)
     baseline = _baseline(settings)  # a file that cannot be read is an error, whether or not it is needed
     stop = next((note.message for note in measured.notes if note.level == "stop"), None)
+    if not measured.traces:
+        stop = f"{_NO_TRACE}, so no step to measure"
+    nothing = _NO_CLEAN_STEP if measured.traces else _NO_TRACE
     sweep = () if stop else next(iter(sweeps(measured.operating_points)), ())
     model, reason = (None, stop) if stop else _fit(measured, settings, shape, sweep)
     gpu = _gpu_of(measured, gpus)
@@ -63,7 +67,7 @@ def conclude(
         premise=premise(model.scaling, sweep, baseline) if model else None,
         context_scaling=() if stop else fit_context(measured.operating_points),
         ceilings=limits or None,
-        ceilings_reason=None if limits else _NO_CLEAN_STEP,
+        ceilings_reason=None if limits else nothing,
         what_ifs=what_ifs(rows, shape, gpu, tensor_parallel=settings.tensor_parallel) or None,
         signature=_signature(settings, telemetry),
         **_targets(settings, model, sweep, limits, reason),
@@ -73,7 +77,7 @@ def conclude(
         known = dataclasses.replace(known, gpus=settings.tensor_parallel)
     ledger = load_ledger(settings.ledger)
     levers = rank(found, ledger=ledger, tried=settings.tried, known=known, shape=shape)
-    return replace(found, levers=levers or None, levers_reason=None if levers else _NO_CLEAN_STEP)
+    return replace(found, levers=levers or None, levers_reason=None if levers else nothing)
 
 
 def _shape(measured: Findings, settings: Settings) -> ModelShape | None:

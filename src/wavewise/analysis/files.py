@@ -70,6 +70,20 @@ class DescribedFile:
     described: tuple[Described, ...]
 
 
+def untraced_runs(given: Sequence[Path], settings: Settings) -> dict[Path, Run]:
+    """The recordings among the paths that hold no trace file: they have latencies, and maybe telemetry, to tell."""
+    found: dict[Path, Run] = {}
+    for path in given:
+        run = _run_in(path) if path.is_dir() else None
+        if run is None:
+            continue
+        try:
+            find_traces([path], recursive=settings.recursive)
+        except InputError:
+            found[path] = run
+    return found
+
+
 def sources(given: Sequence[Path], settings: Settings) -> list[Source]:
     """Every trace file that the paths name, in order, each once: a file named again is no second recording.
 

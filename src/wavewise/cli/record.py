@@ -124,12 +124,10 @@ def record(
         line = f"{stopped} in {out}; the profiler is stopped and the requests are cancelled. Run it again to go on."
         print(line, file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
-    if any(batch.traces for batch in run.batches):
-        _say(f"{len(run.batches)} batches in {out}; next: wavewise analyze {out}")
-    else:
-        _say(
-            f"{len(run.batches)} batches in {out}, none with a trace: speed and latency are in {out / 'run.json'}"
-        )
+    traced = any(batch.traces for batch in run.batches)
+    count = f"{len(run.batches)} batch{'es' if len(run.batches) > 1 else ''}"
+    without = "" if traced else ", without a trace: throughput and latency alone"
+    _say(f"{count} in {out}{without}; next: wavewise analyze {out}")
 
 
 def _say(line: str) -> None:

@@ -25,6 +25,7 @@ from wavewise.findings.load import load_findings as load_findings
 from wavewise.findings.ranks import RankComparison as RankComparison
 from wavewise.findings.ranks import RankRow as RankRow
 from wavewise.findings.recording import RecordedPoint as RecordedPoint
+from wavewise.findings.recording import Recording as Recording
 from wavewise.findings.root import SCHEMA as SCHEMA
 from wavewise.findings.root import Findings as Findings
 from wavewise.findings.root import Note as Note

@@ -5,7 +5,7 @@ from wavewise.findings.ceilings import Ceiling, Signature, WhatIf
 from wavewise.findings.decode import FamilyRow, Samples, Summary, TraceFindings
 from wavewise.findings.levers import Lever
 from wavewise.findings.ranks import RankComparison
-from wavewise.findings.recording import RecordedPoint
+from wavewise.findings.recording import RecordedPoint, Recording
 from wavewise.findings.scaling import ContextScaling, LatencyTarget, Premise, Scaling, ThroughputTarget
 
 SCHEMA = "wavewise.findings/1"
@@ -56,6 +56,7 @@ class Findings(Result, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
     ranks: RankComparison | None = None
     recorded: tuple[RecordedPoint, ...] = ()
+    recordings: tuple[Recording, ...] = ()
     operating_points: tuple[OperatingPoint, ...] = ()
     scaling: Scaling | None = None
     scaling_reason: str | None = None

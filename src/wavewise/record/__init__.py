@@ -5,6 +5,8 @@ run = record(options, parse_target(options.url, key=None), confirm=lambda questi
 run = read_run(Path("run"))
 """
 
+from wavewise.record.advice import how_to_trace as how_to_trace
+from wavewise.record.advice import profiled_over_http as profiled_over_http
 from wavewise.record.folder import RUN_FILE as RUN_FILE
 from wavewise.record.folder import TELEMETRY_FILE as TELEMETRY_FILE
 from wavewise.record.folder import read_run as read_run

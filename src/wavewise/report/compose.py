@@ -37,14 +37,18 @@ SUBJECTS = (
 )
 """Modules with `sections(findings)`, in the order in which a report speaks of their subjects."""
 
+WITHOUT_TRACE = (recorded_text, scaling_text, ceilings_text, levers_text)
+"""Those that speak of a recording without a trace: the others read what is not there."""
+
 LEVELS = ("stop", "caution", "info")
 
 
 def compose(findings: Findings) -> Report:
     """The report of `findings`: notes, verdict, summary, then sections in reading order."""
-    opening = verdict(findings)
+    opening = verdict(findings) if findings.traces else recorded_text.verdict(findings)
     said = tuple(map(families_in_words, summary(findings)))
-    found = [in_words(section) for subject in SUBJECTS for section in subject.sections(findings)]
+    subjects = SUBJECTS if findings.traces else WITHOUT_TRACE
+    found = [in_words(section) for subject in subjects for section in subject.sections(findings)]
     return Report(
         title=title(findings),
         notes=notes(findings),
@@ -88,6 +92,8 @@ def _without(section: Section, said: tuple[str, ...]) -> Section:
 
 def title(findings: Findings) -> str:
     """What was analysed: "8 traces of vLLM on NVIDIA H200 (132 SMs)"."""
+    if not findings.traces:
+        return recorded_text.title(findings)
     gpus = Counter(
         f"{printable(trace.gpu.name or 'unknown GPU')}"
         + (f" ({trace.gpu.sm_count} SMs)" if trace.gpu.sm_count else "")

@@ -32,7 +32,13 @@ FAMILY_WORDS = {
 }
 """How a sentence calls a family; a family of a user's own rule file reads as its name does."""
 
-ENGINE_WORDS = {"vllm": "vLLM", "sglang": "SGLang", "unknown": "unknown engine"}
+ENGINE_WORDS = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "tensorrt-llm": "TensorRT-LLM",
+    "openai": "an OpenAI-compatible server",
+    "unknown": "unknown engine",
+}
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::")
 _FUNCTOR = re.compile(r"\b(\w*Functor\w*)\b")

@@ -3,6 +3,7 @@
 from wavewise.scaling.context import fit_context as fit_context
 from wavewise.scaling.groups import family_waves as family_waves
 from wavewise.scaling.groups import sweeps as sweeps
+from wavewise.scaling.latency import fit_latency as fit_latency
 from wavewise.scaling.model import ScalingModel as ScalingModel
 from wavewise.scaling.model import fit_scaling as fit_scaling
 from wavewise.scaling.model import scaling_model as scaling_model

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from wavewise.record.advice import VLLM_PROFILER
 from wavewise.record.engines.base import (
     PROFILE_START_TIMEOUT_S,
     PROFILE_STOP_TIMEOUT_S,
@@ -35,10 +36,7 @@ class Vllm(OpenAi):
     name: ClassVar[str] = "vllm"
     can_profile: ClassVar[bool] = True
     takes_token_ids: ClassVar[bool] = True
-    turn_on_profiler: ClassVar[str] = (
-        """--profiler-config '{"profiler": "torch", "torch_profiler_dir": "/absolute/folder", """
-        """"torch_profiler_with_stack": false}'"""
-    )
+    turn_on_profiler: ClassVar[str] = VLLM_PROFILER
     turn_on_metrics: ClassVar[str] = "leave out --disable-log-stats"
 
     async def describe(self, model: str | None, argv: Sequence[str] | None) -> Server:
