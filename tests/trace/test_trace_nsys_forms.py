@@ -139,6 +139,10 @@ def _hole(text: bytes) -> bytes:
     return text[:100] + text[1000:]
 
 
+def _index_alone(text: bytes) -> bytes:
+    return text[:4] + text[-8 - int.from_bytes(text[-8:-4], "little") :]
+
+
 def _zeroed(text: bytes) -> bytes:
     return text[:50] + bytes(200) + text[250:]
 
@@ -155,7 +159,7 @@ def test_a_cut_table_is_named_in_one_line(folder: Path, table: str, damage: Call
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("damage", [_hole, _zeroed])
+@pytest.mark.parametrize("damage", [_hole, _zeroed, _index_alone])
 def test_damage_within_a_table_is_said_once(
     folder: Path, damage: Callable[[bytes], bytes], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,6 +81,8 @@ class ParquetTables(Tables):
                 yield pl.scan_parquet(file, glob=False, hive_partitioning=False)
         except _BROKEN as error:
             fault = str(error).strip().partition("\n")[0]
+            if isinstance(error, pl.exceptions.PanicException):  # an assertion of polars, in its own terms
+                fault = "its index does not fit its contents"
             raise InputError(f"{file}: the Parquet file cannot be read ({fault}); export it again") from error
 
 
@@ -105,9 +107,8 @@ def _no_panic_messages() -> Generator[None]:
 def _typed(column: str, present: pl.Schema, kind: type[pl.DataType]) -> pl.Expr:
     found, value = present.get(column), pl.col(column)
     if kind is pl.Int64 and found == pl.UInt64:
-        value = value.reinterpret(
-            signed=True
-        )  # global ids use all 64 bits; SQLite holds the same bits, signed
+        # Global ids use all 64 bits; SQLite holds the same bits as a signed number.
+        value = value.reinterpret(signed=True)
     elif kind is pl.Int64 and found is not None and found.is_integer():
         value = value.cast(pl.Int64, strict=False)
     elif kind is pl.String and isinstance(found, (pl.String, pl.Categorical, pl.Enum)):
