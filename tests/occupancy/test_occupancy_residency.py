@@ -191,7 +191,7 @@ def test_several_limits_that_bind_are_all_named():
 def test_named_barriers_limit_warp_specialised_kernels():
     result = residency(H200, launch(32, 32, 0, barriers=16))
     assert (result.ctas_per_sm, result.limiter) == (4, "barriers")
-    assert "<= 12 named barriers (now 16)" in result.next_cta.impossible_reason
+    assert result.next_cta.impossible_reason == "an SM has 64 named barriers, 12 for each (now 16)"
 
 
 def test_a_full_sm_cannot_take_one_more():

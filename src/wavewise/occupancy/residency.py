@@ -108,7 +108,10 @@ def cta_budget(gpu: GpuSpec | SmLimits, launch: Launch, ctas: int) -> NextCta:
     if launch.barriers and sm.barriers_per_sm is not None and ctas * launch.barriers > sm.barriers_per_sm:
         most = sm.barriers_per_sm // ctas
         return NextCta(
-            ctas_per_sm=ctas, impossible_reason=f"takes <= {most} named barriers (now {launch.barriers})"
+            ctas_per_sm=ctas,
+            impossible_reason=(
+                f"an SM has {sm.barriers_per_sm} named barriers, {most} for each (now {launch.barriers})"
+            ),
         )
     warps_allowed = sm.max_warps_per_sm // ctas
     if warps_allowed == 0:
