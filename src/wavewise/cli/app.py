@@ -79,6 +79,7 @@ def main() -> None:
     """Entry point of the `wavewise` script: every error becomes one line on stderr and an exit status."""
     _make_streams_usable()
     try:
+        _refuse_empty(sys.argv[1:])
         status = build()(standalone_mode=False)
         sys.stdout.flush()  # a full disk or a reader that has gone shows here, not at exit with a traceback
     except WavewiseError as error:
@@ -109,6 +110,19 @@ def main() -> None:
             70,
         )
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _refuse_empty(words: list[str]) -> None:
+    """Refuses an argument without a character, which as a path would mean the current folder.
+
+    It is what a shell makes of a quoted variable that is not set, and no command has a use for it.
+    """
+    for before, word in zip(["", *words], words, strict=False):
+        named = word[:-1] if word.startswith("--") and word.endswith("=") else before if not word else None
+        if named is None:
+            continue
+        what = named if named.startswith("-") else "an argument"
+        raise UsageError(f"{what} is empty: is a variable of your shell not set? Name a file or a value")
 
 
 def _make_streams_usable() -> None:

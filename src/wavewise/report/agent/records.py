@@ -21,8 +21,11 @@ from wavewise.findings import (
 from wavewise.levers.ledger import Claim, Entry
 from wavewise.report.diff import Diff
 
+Named = Annotated[str, Meta(min_length=1)]
+"""A path: an empty one would mean the current folder."""
+
 Paths = Annotated[
-    tuple[str, ...],
+    tuple[Named, ...],
     Meta(description="Trace files, or folders of them, on the server's machine.", min_length=1),
 ]
 GpuName = Annotated[str, Meta(description="Catalogue id or driver name: h200, rtx-pro-6000, NVIDIA B200.")]
@@ -246,7 +249,7 @@ class AskLedger(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lever: Annotated[str | None, Meta(description="Lever by id or any of its names; all if absent.")] = None
     gpu: Annotated[str | None, Meta(description="Only what holds on this GPU.")] = None
     folder: Annotated[
-        str | None, Meta(description="A team's ledger folder; the shipped one takes part too.")
+        Named | None, Meta(description="A team's ledger folder; the shipped one takes part too.")
     ] = None
 
 
@@ -269,8 +272,8 @@ class LedgerResult(Struct, frozen=True, kw_only=True):
 class Compare(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What changed in a decode step between two recordings, and which of it is only noise."""
 
-    before: Annotated[str, Meta(description="findings.json, a trace, or a folder of traces.")]
-    after: Annotated[str, Meta(description="The same of the other side.")]
+    before: Annotated[str, Meta(description="findings.json, a trace, or a folder of traces.", min_length=1)]
+    after: Annotated[str, Meta(description="The same of the other side.", min_length=1)]
     limits: Annotated[
         tuple[str, ...], Meta(description="Conditions that must not come true: 'decode.64.step_ms > +3%'.")
     ] = ()
