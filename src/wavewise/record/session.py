@@ -125,7 +125,9 @@ class _Session:
         """Record; no error that leaves this place holds the API key, should the server have echoed it."""
         client = Client(self._target)
         try:
-            return await self._with_client(client)
+            await self._with_client(client)
+            assert self._run is not None
+            return self._run  # with the samples that came after the last batch
         except asyncio.CancelledError:
             self._stopped("interrupted", "stopped by a signal")
             raise
@@ -144,7 +146,7 @@ class _Session:
             with suppress(InputError):  # the error that ends it is the one to tell
                 self._save(state=state, reason=reason)
 
-    async def _with_client(self, client: Client) -> Run:
+    async def _with_client(self, client: Client) -> None:
         options = self.options
         local = self._local = is_local(self._target.host)
         engine = await connect(client, options.engine)
@@ -159,12 +161,14 @@ class _Session:
         self._run = await self._resumed(engine, server, settings)
         if not self._missing() and self._run.unfinished is None:
             self._say(f"all {len(options.batches)} batches are recorded already in {options.out}")
-            return await self._complete(finished_unix_s=self._run.finished_unix_s or time.time())
+            await self._complete(finished_unix_s=self._run.finished_unix_s or time.time())
+            return
         folders = trace_folders(engine, server, options, local)
         await self._take_up(folders[0], settings)
         missing = self._missing()
         if not missing:
-            return await self._complete()
+            await self._complete()
+            return
         check_limits(server, engine, options, missing)
         if not self._confirm(question(server, options, self._target.url, missing)):
             raise UsageError("not confirmed: nothing was sent; --yes answers for you")
@@ -180,7 +184,7 @@ class _Session:
                 await self._record_batch(holder, probe, size, settings)
                 self._save(clock=self._clock(client))
             await probe.one_request(probe.prompt(), 2)  # the server answers and generates as before
-            return await self._complete()
+            await self._complete()
         finally:
             if sampler is not None:
                 sampler.stop()
@@ -202,12 +206,11 @@ class _Session:
         elif left.batch_size not in self.options.batches:
             self._say(f"batch {left.batch_size}: begun, but not asked for now; it is left unfinished")
 
-    async def _complete(self, finished_unix_s: float | None = None) -> Run:
+    async def _complete(self, finished_unix_s: float | None = None) -> None:
         """The last word on disk; nothing of the recorder is left behind."""
         shutil.rmtree(self.options.out / OWN_TRACES, ignore_errors=True)  # windows that were given up
-        run = self._save(state="complete", reason=None, finished_unix_s=finished_unix_s or time.time())
+        self._save(state="complete", reason=None, finished_unix_s=finished_unix_s or time.time())
         await self._after_the_guard(_LAST_GUARD_S)
-        return run
 
     async def _resumed(self, engine: Engine, server: Server, settings: Settings) -> Run:
         """The folder's earlier recording, continued; or a fresh one."""
@@ -260,7 +263,7 @@ class _Session:
         while not guards_gone(self.options.out) and time.monotonic() < deadline:
             await asyncio.sleep(POLL_S)
 
-    def _save(self, **changes: object) -> Run:
+    def _save(self, **changes: object) -> None:
         assert self._run is not None
         telemetry = changes.get("telemetry", self._run.telemetry)
         assert isinstance(telemetry, Telemetry)
@@ -268,7 +271,6 @@ class _Session:
         self._run = msgspec.structs.replace(self._run, **changes)  # type: ignore[arg-type]
         self._begun = True
         write_run(self.options.out, self._run)
-        return self._run
 
     def _note(self, unfinished: Unfinished) -> None:
         """Put what is known of the batch on disk before its next stage."""
