@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from wavewise.findings import Ceiling, Findings, WhatIf
-from wavewise.report.section import Cell, Column, Section, Table, code, number
+from wavewise.report.section import Cell, Column, Section, Table, code, listing, number
 from wavewise.report.words import amount, ms, percent
 from wavewise.units import significant
 
@@ -99,7 +99,7 @@ def _sentences(here: Sequence[Ceiling]) -> tuple[str, ...]:
     if best.host_floor_ms is not None:
         bound = " and is what binds it then" if best.binding == "host" else ""
         sentences.append(
-            f"The host floor of a step, its smallest clean boundary plus launch time, is "
+            f"The host floor of a step at {_at(_place(best))}, its smallest clean boundary plus launch time, is "
             f"{ms(best.host_floor_ms)}{bound}."
         )
     return tuple(sentences)
@@ -116,10 +116,14 @@ def _floors(here: Sequence[Ceiling]) -> tuple[str, ...]:
         f"{percent((row.floor_ms or 0.0) / (row.family_ms or 1.0))} of it."
         for row in floored
     ]
-    reasons = dict.fromkeys(
-        row.floor_reason for row in kernel if row.family in _MODELLED and row.floor_reason is not None
-    )
-    sentences += [f"No roofline floor: {reason}." for reason in reasons]
+    reasons: dict[str, list[str]] = {}
+    for row in kernel:
+        if row.family in _MODELLED and row.floor_reason is not None:
+            reasons.setdefault(row.floor_reason, []).append(code(row.family))
+    for reason, families in reasons.items():
+        # Which families it is about must be said where others have a floor, or another reason.
+        whose = f" for {listing(families)}" if floored or len(reasons) > 1 else ""
+        sentences.append(f"No roofline floor{whose}: {reason}.")
     return tuple(sentences)
 
 

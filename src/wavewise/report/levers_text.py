@@ -43,7 +43,8 @@ def headlines(findings: Findings) -> tuple[str, ...]:
     if first is None:
         return ()
     return (
-        f"First lever: {first.title[0].lower()}{first.title[1:]}, {_saving(first)} "
+        f"First lever: {first.title[0].lower()}{first.title[1:]}, predicted to save "
+        f"{_saving(first)} "
         f"({first.confidence or 'unknown'} confidence, {first.risk} risk).",
     )
 
