@@ -115,7 +115,8 @@ def _kernel_table(point: PointDiff, slug: str) -> list[Table]:
     return [
         Table(
             name=f"kernels-{slug}",
-            title=f"Kernels that changed at {point.name}, in us per step ({count})",
+            # Families cover the replay; a kernel beside it changes without its family.
+            title=f"Kernels of the whole step that changed at {point.name}, in us per step ({count})",
             columns=(
                 Column("kernel"),
                 Column("family", essential=False),
