@@ -1,10 +1,12 @@
 """Record a real vLLM server with random weights, from its start to a run folder.
 
-    python benchmarks/record_vllm.py --out run/ [--layers 32] [--batches 1,8,32,64,96]
+    python benchmarks/record_vllm.py --out run/ [--layers 32] [--batches 1,8,32,64,96] [--kill-and-resume]
 
 Needs vLLM and a GPU. The model has Llama-3.1-8B's shape (its published config.json), random weights and a
 made-up tokenizer, so nothing is downloaded. Leaves server.log, doctor.txt, metrics.txt and times.json beside
-the run folder; what they said on an H200 is in docs/record.md.
+the run folder; what they said on an H200 is in docs/record.md. With --kill-and-resume the recorder is killed
+twice on its way (record_kill.py); the result goes to kill_and_resume.json beside the run folder and, as a table,
+to the end of the output; the exit status is 1 unless every check holds.
 """
 
 import argparse
@@ -17,6 +19,8 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+from record_kill import kill_and_resume, table
 
 SHAPE = {
     "architectures": ["LlamaForCausalLM"],
@@ -40,6 +44,7 @@ SHAPE = {
 }
 """https://huggingface.co/meta-llama/Llama-3.1-8B/blob/main/config.json, without its rope scaling."""
 
+NAME = "llama-3.1-8b-shape"
 BUCKETS = [1, 2, 4, 8, 16, 32, 48, 64, 80, 96]
 
 
@@ -73,7 +78,7 @@ def serve(model: Path, traces: Path, port: int, log: Path, more: list[str]) -> "
         "torch_profiler_record_shapes": True,
     }
     options = {
-        "--served-model-name": "llama-3.1-8b-shape",
+        "--served-model-name": NAME,
         "--port": str(port),
         "--load-format": "dummy",
         "--seed": "0",
@@ -113,6 +118,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8421)
     parser.add_argument("--work", type=Path, default=Path.home() / "record-vllm")
     parser.add_argument("--serve-option", action="append", default=[], help="one more word for `vllm serve`")
+    parser.add_argument("--kill-and-resume", action="store_true", help="kill the recorder twice, and go on")
     options = parser.parse_args()
     beside = options.out.absolute().parent
     beside.mkdir(parents=True, exist_ok=True)
@@ -134,7 +140,15 @@ def main() -> None:
         (beside / "doctor.txt").write_text(doctor.stdout + doctor.stderr)
         begin = time.monotonic()
         command = [*wavewise, "record", url, "--out", str(options.out), "--yes", "--batches", options.batches]
-        status = subprocess.run([*command, "--prompt-tokens", options.prompt_tokens], check=False).returncode
+        command += ["--prompt-tokens", options.prompt_tokens]
+        if options.kill_and_resume:
+            found = kill_and_resume(
+                command, url, NAME, options.out, options.work / "traces", beside / "server.log"
+            )
+            (beside / "kill_and_resume.json").write_text(json.dumps(found, indent=1))
+            status = int(not all(found["checks"].values()))
+        else:
+            found, status = None, subprocess.run(command, check=False).returncode
         times["record_s"] = time.monotonic() - begin
         with urllib.request.urlopen(f"{url}/metrics", timeout=10) as metrics:
             (beside / "metrics.txt").write_bytes(metrics.read())
@@ -142,6 +156,8 @@ def main() -> None:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(timeout=60)
         (beside / "times.json").write_text(json.dumps(times))
+    if found is not None:
+        print(table(found))
     sys.exit(status)
 
 

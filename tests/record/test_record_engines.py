@@ -100,7 +100,11 @@ def test_engines_without_profiler_give_load_and_latency(serve, tmp_path: Path, e
 
 def test_the_command_ends_with_what_can_be_done_next(serve, tmp_path: Path) -> None:
     for engine, words, end in (
-        ("tensorrt-llm", ["--no-profile"], "none with a trace: speed and latency are in "),
+        (
+            "tensorrt-llm",
+            ["--no-profile"],
+            "without a trace: throughput and latency alone; next: wavewise analyze ",
+        ),
         ("sglang", [], "next: wavewise analyze "),
     ):
         done = run_command(command(serve(engine), tmp_path / engine, "--batches", "1", *words))

@@ -286,6 +286,14 @@ def test_nothing_is_sent_without_consent(serve, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_a_telemetry_file_that_is_none_is_found_out_before_anything_is_sent(serve, tmp_path: Path) -> None:
+    server = serve("vllm")
+    (tmp_path / "notes.csv").write_text("a,b\n1,2\n")
+    assert "not a telemetry file" in refused(server, tmp_path / "run", telemetry=str(tmp_path / "notes.csv"))
+    assert "cannot be read" in refused(server, tmp_path / "run", telemetry=str(tmp_path / "none.csv"))
+    assert server.fake.bodies == []
+
+
 def test_folders_that_cannot_take_a_recording(serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = serve("vllm")
     (tmp_path / "full").mkdir()
@@ -336,6 +344,10 @@ def test_urls_that_are_none(url: str, why: str) -> None:
         ({"timeout_s": 0.0}, "--timeout"),
         ({"requests_per_s": -1.0}, "--request-rate"),
         ({"max_concurrency": 8}, "--max-concurrency"),
+        ({"warmup_steps": -1}, "--warmup-steps must be at least 0"),
+        ({"wait_idle_s": float("nan")}, "--wait-idle must be at least 0"),
+        ({"max_tokens": 0}, "--max-tokens must be at least 1"),
+        ({"leave_traces": True, "move_traces": True}, "contradict"),
     ],
 )
 def test_options_that_make_no_sense(changes: dict[str, object], why: str) -> None:

@@ -66,6 +66,12 @@ class Options:
         for name in ("timeout_s", "stall_s", "trace_timeout_s", "measure_s"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"--{name.removesuffix('_s').replace('_', '-')} must be more than 0 seconds")
+        for name, least in (("warmup_steps", 0), ("wait_idle_s", 0), ("max_tokens", 1)):
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise UsageError(f"--{name.removesuffix('_s').replace('_', '-')} must be at least {least}")
+        if self.leave_traces and self.move_traces:
+            raise UsageError("--leave-traces and --move-traces contradict each other; choose one")
         if self.requests_per_s is not None and not self.requests_per_s > 0:
             raise UsageError("--request-rate must be more than 0")
         if self.max_concurrency is not None and max(self.batches) > self.max_concurrency:

@@ -37,7 +37,7 @@ from wavewise.record.options import Options
 from wavewise.record.preflight import OWN_TRACES, check_limits, question, trace_folders
 from wavewise.record.probe import POLL_S, Probe
 from wavewise.record.resume import Left, take_up
-from wavewise.record.telemetry import Sampler, count_samples, take_over
+from wavewise.record.telemetry import Sampler, check_file, count_samples, take_over
 
 _Say = Callable[[str], None]
 _DONE = ("recorded", "truncated", "none", "left_on_server")
@@ -170,6 +170,7 @@ class _Session:
             await self._complete()
             return
         check_limits(server, engine, options, missing)
+        check_file(options.telemetry)
         if not self._confirm(question(server, options, self._target.url, missing)):
             raise UsageError("not confirmed: nothing was sent; --yes answers for you")
         probe = Probe(engine, server.model, options, self._say)

@@ -90,21 +90,39 @@ class Sampler:
             self._process.wait()
 
 
+def check_file(choice: str) -> None:
+    """Refuse a telemetry file that cannot be taken over, before anything is sent.
+
+    Args:
+        choice: a file, or one of the words that mean none.
+
+    Raises:
+        InputError: it cannot be read or is not one of the sampler's files.
+    """
+    if choice in ("auto", "local", "none"):
+        return
+    file = Path(choice)
+    try:
+        with file.open(newline="") as source:
+            columns = next(csv.reader(source), [])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{file}: cannot be read as telemetry ({error})") from error
+    if missing := _REQUIRED_COLUMNS - set(columns):
+        raise InputError(
+            f"{file}: not a telemetry file (no column "
+            f"{', '.join(sorted(missing))}); record one with `python -m "
+            f"wavewise.record.telemetry --out {file.name}`"
+        )
+
+
 def take_over(file: Path, folder: Path) -> Telemetry:
     """Copy a telemetry file recorded elsewhere into the run folder; samples that are there already stay.
 
     Raises:
         InputError: it cannot be read or is not one of the sampler's files.
     """
+    check_file(str(file))
     try:
-        with file.open(newline="") as source:
-            columns = next(csv.reader(source), [])
-        if missing := _REQUIRED_COLUMNS - set(columns):
-            raise InputError(
-                f"{file}: not a telemetry file (no column "
-                f"{', '.join(sorted(missing))}); record one with `python -m "
-                f"wavewise.record.telemetry --out {file.name}`"
-            )
         _join(file, folder / TELEMETRY_FILE)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file}: cannot be read as telemetry ({error})") from error
