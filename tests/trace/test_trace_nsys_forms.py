@@ -173,6 +173,14 @@ def test_damage_within_a_table_is_said_once(
     assert capfd.readouterr().err == "and afterwards it is written again"
 
 
+def test_a_process_without_a_standard_error_reads_it_too(folder: Path) -> None:
+    count = f"from wavewise.trace import read; print(len(read({str(folder)!r})[0].operations))"
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", count]
+    assert (
+        subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout == "500\n"
+    )
+
+
 def test_the_exit_status_of_damage_and_of_nothing(folder: Path) -> None:
     file = folder / f"{KERNELS}.parquet"
     pl.read_parquet(file).clear().write_parquet(file)

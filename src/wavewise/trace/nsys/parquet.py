@@ -5,6 +5,7 @@ those of the tables.
 """
 
 import os
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,6 +94,9 @@ def _no_panic_messages() -> Generator[None]:
     On some damage its own assertions fail. That is an exception, too, but its message has been written by then: to
     file descriptor 2, past `sys.stderr`.
     """
+    if sys.__stderr__ is None:  # a process that was started without one: 2 is some other file, in use
+        yield
+        return
     stderr = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
