@@ -1,9 +1,12 @@
 """The recorder's parts, each against an independent account of what it should say."""
 
 import asyncio
+import errno
 import gzip
 import json
+import os
 import random
+import stat
 import time
 from array import array
 from itertools import pairwise
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 from record_fakes import trace_bytes
 
 from wavewise.errors import InputError, UsageError
-from wavewise.record import nvml, prompts, read_run, traces
+from wavewise.record import folder, nvml, prompts, read_run, traces
 from wavewise.record.client import Client, error_message, parse_target
 from wavewise.record.collect import exactly_held
 from wavewise.record.engines.openai import OpenAi
@@ -436,3 +439,30 @@ def test_throttle_reasons_by_name() -> None:
     assert nvml.throttle_names(0) == "none"
     assert nvml.throttle_names(1) == "none", "an idle GPU is not throttled"
     assert nvml.throttle_names(0x4 | 0x40) == "power_cap+hw_thermal"
+
+
+def test_a_file_gets_its_name_only_when_it_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this order: contents synced, renamed, folder synced; a folder that cannot be synced is no error."""
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(handle: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(handle).st_mode)
+        done.append("folder" if is_folder else "file")
+        if is_folder:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(handle)
+
+    def renamed(source: Path, target: Path) -> None:
+        done.append("renamed")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    (tmp_path / "a.part").write_text("whole")
+    folder.put_in_place(tmp_path / "a.part", tmp_path / "a")
+    assert done == ["file", "renamed", "folder"]
+    assert (tmp_path / "a").read_text() == "whole"
+    assert not (tmp_path / "a.part").exists()

@@ -142,3 +142,16 @@ def test_commands_that_need_steps_say_that_there_are_none(
     done = run_command([*program, *words, str(out), *([str(out)] if words == ("diff",) else [])])
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
     assert "trace" in done.stderr or "step" in done.stderr
+
+
+def test_its_latencies_are_exported_as_a_table(serve, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = run_recording(serve("tensorrt-llm"), out, batches=(1, 4))
+    program = [sys.executable, "-c", "from wavewise.cli import main; main()"]
+    done = run_command([*program, "export", str(out), "--csv", str(tmp_path / "tables")])
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "tables" / "recorded.csv").open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    assert [int(row["batch_size"]) for row in rows] == [1, 4]
+    assert float(rows[1]["unprofiled_tokens_per_s"]) == pytest.approx(run.batches[1].unprofiled.tokens_per_s)
+    assert rows[0]["traced_step_ms"] == ""

@@ -81,6 +81,9 @@ def diff(
             room.load(path, settings=settings, progress=progress, unreadable=output.name_left_out)
             for path in (before, after)
         ]
+    for path, side in zip((before, after), sides, strict=True):
+        if not side.traces:
+            raise NothingToAnalyzeError(f"{path}: a recording without a trace; a diff compares traced steps")
     found = room.diff(*sides, paths=(str(before), str(after)), share=share, anyway=anyway)
     found = room.judged(found, limits)
     _show(found, targets)

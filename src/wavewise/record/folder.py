@@ -76,11 +76,12 @@ def put_in_place(temporary: Path, path: Path) -> None:
     with temporary.open("rb") as written:
         os.fsync(written.fileno())
     temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with suppress(OSError):  # not every file system can sync a folder
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def open_folder(folder: Path) -> None:

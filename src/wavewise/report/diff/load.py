@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from wavewise.analysis import Settings, analyze
-from wavewise.errors import InputError, NothingToAnalyzeError, WavewiseError
+from wavewise.errors import InputError, WavewiseError
 from wavewise.findings import Findings, load_findings
 from wavewise.trace import Progress
 
@@ -27,15 +27,12 @@ def load(
 
     Raises:
         InputError: nothing there, unreadable, or written by a newer wavewise.
-        NothingToAnalyzeError: traces without GPU activity, or a recording without a trace.
+        NothingToAnalyzeError: traces without GPU activity.
     """
     file = path / _FINDINGS_FILE if (path / _FINDINGS_FILE).is_file() else path
     if holds_findings(file):
         return load_findings(file)
-    found = analyze([path], settings=settings, progress=progress, unreadable=unreadable)
-    if not found.traces:
-        raise NothingToAnalyzeError(f"{path}: a recording without a trace; a diff compares traced steps")
-    return found
+    return analyze([path], settings=settings, progress=progress, unreadable=unreadable)
 
 
 def holds_findings(file: Path) -> bool:
