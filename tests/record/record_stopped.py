@@ -5,6 +5,7 @@
 Whatever the recorder keeps reaches the folder by a rename, so that the renames divide a recording into all
 the states in which a killed one can leave its folder: the signal comes with everything before the n-th
 rename on disk, and nothing behind it. With N = 0 none is sent, and COUNT_FILE tells how many there are.
+PYTHON_OF_HELPERS, where it is set, is the interpreter that guard and sampler are started with.
 """
 
 import os
@@ -27,6 +28,7 @@ def main() -> None:
     from wavewise.record import collect, probe, traces
 
     traces._SETTLE_S, probe.POLL_S, collect.POLL_S = 0.1, 0.02, 0.02
+    sys.executable = os.environ.get("PYTHON_OF_HELPERS", sys.executable)
     sys.argv = ["wavewise", *sys.argv[5:]]
     sys.addaudithook(hook)
     try:

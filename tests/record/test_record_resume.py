@@ -8,6 +8,7 @@ end like one that nobody stopped.
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,9 @@ def windows(fake: Fake) -> int:
     return fake.log.count("POST /start_profile")
 
 
-def stopped(server: Running, out: Path, how: int, at: int) -> int:
+def stopped(server: Running, out: Path, how: int, at: int, *more: str) -> int:
     """Record in a process that stops itself; its exit status."""
-    words = command(server, out, "--batches", ",".join(map(str, BATCHES)))
+    words = command(server, out, "--batches", ",".join(map(str, BATCHES)), *more)
     script, count = Path(__file__).with_name("record_stopped.py"), out.with_name("count")
     process = subprocess.run(
         [sys.executable, str(script), str(int(how)), str(at), str(out), str(count), *words[3:]],
@@ -317,6 +318,31 @@ def test_samples_from_before_the_kill_stay(serve, tmp_path: Path, monkeypatch: p
     assert kept is not None
     assert kept.telemetry == run.telemetry, "what was sampled is still named where no more is asked for"
     assert (out / "telemetry.csv").read_text() == after
+
+
+def test_a_killed_recorders_sampler_ends_and_its_samples_stay(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = _python_with_a_gpu(tmp_path)
+    monkeypatch.setenv("PYTHON_OF_HELPERS", str(python))
+    server = slow_traces(serve, "vllm")
+    out = tmp_path / "run"
+    run_recording(server, out, batches=BATCHES[:1])
+    assert stopped(server, out, signal.SIGKILL, 7, "--telemetry", "local") == -signal.SIGKILL
+    assert server.wait(idle, 15.0)
+    time.sleep(0.3)  # the sampler has seen its owner's end
+    before = (out / "telemetry.csv").read_text()
+    time.sleep(0.2)
+    assert (out / "telemetry.csv").read_text() == before, "nobody samples any more"
+    assert before.count("\n") > 10
+    monkeypatch.setattr(sys, "executable", str(python))
+    run = run_recording(server, out, batches=BATCHES, warmup_steps=8, telemetry="local")
+    after = (out / "telemetry.csv").read_text()
+    assert after.startswith(before)
+    assert len(after) > len(before)
+    assert after.count("ts_unix_s") == 1
+    assert run.telemetry.samples == after.count("\n") - 1
+    assert [batch.profile for batch in run.batches] == ["recorded", "recorded"]
 
 
 def test_a_second_telemetry_file_joins_the_first(tmp_path: Path) -> None:
