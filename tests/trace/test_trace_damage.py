@@ -11,6 +11,8 @@ from trace_samples import BASE_US, LAYOUTS, Number, codes, expected, kernel, kin
 
 from wavewise.errors import InputError, NothingToAnalyzeError
 from wavewise.trace import Trace, read
+from wavewise.trace.kineto import salvage
+from wavewise.trace.notes import Notes
 from wavewise.trace.source import Limits
 
 LIMITS = [replace(Limits(), block_bytes=1 << 12), Limits()]
@@ -373,3 +375,30 @@ def test_a_name_that_is_no_string_is_kept_as_text(reading: Reading) -> None:
     one = kernel(1, BASE_US * 1000, 100) | {"name": 17, "pid": [0], "tid": {"a": 1}}
     for traces in reading(LAYOUTS["compact"]([one])):
         assert traces[0].operations["name"].to_list() == ["17"]
+
+
+def test_a_stretch_without_ends_does_not_cost_the_square_of_its_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Every event begins, none ends, and each has something to mend: any of them might end where the last one does.
+    endless = b"".join(
+        b'{"ph": "X", "cat": "kernel", "name": "k\x01", "ts": %d, "dur": NaN "args": [\n' % i
+        for i in range(600)
+    )
+    sound = LAYOUTS["compact"](steps(40))
+    head, opening, rest = sound.partition(b'"traceEvents":[')
+    path = tmp_path / "trace.json"
+    path.write_bytes(head + opening + endless + b"," + rest)
+    mended: list[int] = []
+    one = salvage.repair
+
+    def counted(piece: bytes, notes: Notes) -> bytes:
+        mended.append(len(piece))
+        return one(piece, notes)
+
+    monkeypatch.setattr(salvage, "repair", counted)
+    (trace,) = read(path)
+    assert values(trace) == expected(sound)
+    assert codes(trace)["malformed_event"] == 600
+    # Without a bound: several tries of 20 KB on average for each of the 600 events.
+    assert sum(mended) < (1 << 20) + 5 * (len(endless) + len(rest))

@@ -55,11 +55,10 @@ def mend(text: bytes, notes: Notes) -> bytes:
     text, words = _AFTER_KEY.subn(
         rb"\1null", text
     )  # a quote that is not escaped stands before a key's colon only
-    text, surrogates = _LONE_SURROGATE.subn(rb"\1\\ufffd", text) if b"\\ud" in text.lower() else (text, 0)
+    text = _surrogates(text, notes)
     text, controls = _CONTROL_NOT_LAYOUT.subn(_escaped, text)  # in a string, or the block fails all the same
     bare = text.rstrip(b", \t\r\n")
     notes.add("nonfinite_number", words)
-    notes.add("lone_surrogate", surrogates)
     notes.add("control_characters", controls)
     notes.add("extra_comma", text[len(bare) :].count(b","))
     return bare
@@ -77,8 +76,7 @@ def repair(text: bytes, notes: Notes) -> bytes:
     )  # the usual place: safe to look for without reading strings
     text, more_words = _words_elsewhere(text)
     notes.add("nonfinite_number", words + more_words)
-    text, surrogates = _LONE_SURROGATE.subn(rb"\1\\ufffd", text)
-    notes.add("lone_surrogate", surrogates)
+    text = _surrogates(text, notes)
     text = _control_characters(text, notes)
     return _commas(text, notes)
 
@@ -90,6 +88,14 @@ def _utf8(text: bytes, notes: Notes) -> bytes:
         mended = text.decode(errors="replace")
         notes.add("invalid_utf8", mended.count("\ufffd") - text.count("\ufffd".encode()))
         return mended.encode()
+    return text
+
+
+def _surrogates(text: bytes, notes: Notes) -> bytes:
+    if b"\\u" not in text:
+        return text
+    text, found = _LONE_SURROGATE.subn(rb"\1\\ufffd", text)
+    notes.add("lone_surrogate", found)
     return text
 
 

@@ -5,8 +5,10 @@ next, and may stop in the middle. Nothing is assumed of it except that it begins
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import msgspec
 
@@ -32,6 +34,11 @@ _DOCUMENT_START = re.compile(rb"\s*[\[{]")
 _TRIES = 64  # ends tried for one event: a list of objects among its arguments can look like events
 _REPAIRS = 4  # of these, tried once more after mending
 _INNER_TRIES = 64  # closing braces within one event tried as its end
+# Bytes of text mended although another event begins in it, to start with and per byte of text read. Where ends are
+# missing, every event before the next one is tried up to it: without a bound, a scrambled stretch would cost the
+# square of its length. An event whose end alone is damaged costs some 12 KB.
+_EFFORT = 1 << 20
+_EFFORT_PER_BYTE = 4
 _FIELD = {
     name: re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*"|-?[\d.]+)' % name)
     for name in (b"ph", b"cat", b"ts", b"dur", b"pid", b"tid", b"correlation", b"device", b"stream")
@@ -68,10 +75,13 @@ class Salvager:
         self._at_end_of_file = False
         self._builder = RowBuilder(tables)
         self._held = b""
+        self._ends = _Ends(self._held)
+        self._effort = _EFFORT
 
     def feed(self, text: bytes) -> Iterator[Rows | Joint]:
         """What can be read now."""
         self._held += text
+        self._effort += _EFFORT_PER_BYTE * len(text)
         yield from self._run(final=False)
         if len(self._held) > self._limit:
             self._builder.notes.add("oversized_event")
@@ -99,6 +109,7 @@ class Salvager:
 
     def _run(self, *, final: bool) -> Iterator[Rows | Joint]:
         position = 0
+        self._ends = _Ends(self._held)
         while True:
             position = self._after_commas(position)
             if position >= len(self._held):
@@ -146,9 +157,7 @@ class Salvager:
         if empty:
             return empty.end()
         ends: list[int] = []
-        end = start
-        while len(ends) < _TRIES and (found := _END.search(text, end)) is not None:
-            end = found.end()
+        for end in islice(self._ends.behind(start), _TRIES):
             if self._accept(text[start:end]):
                 return end
             ends.append(end)
@@ -166,6 +175,10 @@ class Salvager:
         notes = None
         try:
             if mend is not None:
+                if EVENT_START.search(piece, 1):
+                    if len(piece) > self._effort:
+                        return False
+                    self._effort -= len(piece)
                 notes = Notes()
                 piece = mend(piece, notes)
             event = decode_event(piece)
@@ -292,6 +305,29 @@ class Salvager:
             return start, None
         self._builder.notes.add("trailing_text")
         return (line_end + 1 if line_end >= 0 else len(text)), None
+
+
+class _Ends:
+    """Where events may end in a text. Looked for once, however many events begin before an end."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._found: list[int] = []
+        self._searched = 0
+
+    def behind(self, start: int) -> Iterator[int]:
+        """The ends behind `start`, which never falls from call to call."""
+        self._searched = max(self._searched, start)
+        at = bisect_right(self._found, start)
+        while True:
+            if at == len(self._found):
+                match = _END.search(self._text, self._searched)
+                self._searched = match.end() if match else len(self._text)
+                if match is None:
+                    return
+                self._found.append(match.end())
+            yield self._found[at]
+            at += 1
 
 
 def _requoted(piece: bytes, notes: Notes) -> bytes:
