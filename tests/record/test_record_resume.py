@@ -114,12 +114,12 @@ def reference(references, serve, tmp_path: Path, engine: str) -> tuple[object, l
 
 
 def every_stage() -> list[object]:
-    """Each write and signal; the quick ones end in an open window, with a trace outstanding, and in its copying."""
+    """Each write and signal; one, with a trace outstanding, is for every run of the tests."""
     rows: list[object] = []
     for engine in WRITES:
         for how in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
             for at in range(1, WRITES[engine] + 1):
-                quick = engine == "vllm" and how == signal.SIGKILL and at in (5, 7, 9)
+                quick = engine == "vllm" and how == signal.SIGKILL and at == 7
                 marks = [] if quick else pytest.mark.slow
                 rows.append(pytest.param(engine, how, at, id=f"{engine}-{how.name}-{at}", marks=marks))
     return rows
