@@ -145,9 +145,17 @@ def test_graphs_recorded_as_wholes_beside_other_work(export: NsysExport) -> None
 
 
 def test_graphs_recorded_as_wholes_and_nothing_else(export: NsysExport) -> None:
-    export.table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", GRAPHS, [(2000, 9000, 0, 4, 5, 7, 21, pid(80))])
-    with pytest.raises(NothingToAnalyzeError, match="--cuda-graph-trace=node"):
-        export.read()
+    graphs = [
+        (2000, 9000, 0, 4, 5, 7, 21, pid(80)),
+        (9500, 9400, 0, 4, 5, 7, 22, pid(80)),
+        (9600, None, 0, 4, 5, 7, 23, pid(80)),
+    ]
+    export.table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", GRAPHS, graphs)
+    (trace,) = export.read()
+    assert trace.operations.is_empty()
+    assert trace.device_ids() == [0]
+    assert trace.whole_graphs.rows() == [(0, 7, 2000, 7000, 21, 4)]
+    assert codes(trace) == {"graphs_as_wholes": 1}
 
 
 def test_an_export_without_gpu_work(export: NsysExport) -> None:

@@ -8,6 +8,8 @@ import numpy as np
 from wavewise.findings import StepRow
 from wavewise.units import format_ns
 
+AS_A_WHOLE = "its graph was recorded as a whole, without the operations inside"
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -15,6 +17,7 @@ class Evidence:
 
     Attributes:
         graphs: the graphs it replayed: what "same batch size" rests on where no marker tells it.
+        whole: a replay of it was recorded as a whole.
         incomplete: a replay of it lost records.
         first_lost: the first operation of its first replay is among the lost.
         before_recording: a replay of it was launched before the recording began.
@@ -22,12 +25,12 @@ class Evidence:
         lost_launches: how many of its eager launches have no operation in the trace.
         burst_follows: inter-burst idle lies between its first operation and the next step's.
         cut_follows: the trace was cut behind it (`wavewise trim`).
-        bundled: graph launches were recorded as wholes.
     """
 
     rows: list[StepRow]
     source: str
     graphs: list[tuple[int, ...]]
+    whole: np.ndarray
     incomplete: np.ndarray
     first_lost: np.ndarray
     before_recording: np.ndarray
@@ -35,7 +38,6 @@ class Evidence:
     lost_launches: np.ndarray
     burst_follows: np.ndarray
     cut_follows: np.ndarray
-    bundled: bool
 
 
 def judge(evidence: Evidence) -> tuple[StepRow, ...]:
@@ -55,9 +57,8 @@ def _reason(evidence: Evidence, i: int) -> str | None:
 
 
 def _own_fault(evidence: Evidence, i: int) -> str | None:
-    row = evidence.rows[i]
-    if evidence.bundled and row.graph_replays:
-        return "its graph was recorded as a whole, without the operations inside"
+    if evidence.whole[i]:
+        return AS_A_WHOLE
     if evidence.before_recording[i]:
         return "its replay was launched before the recording began"
     if evidence.incomplete[i]:
@@ -95,7 +96,7 @@ def _neighbour_fault(evidence: Evidence, i: int) -> str | None:
     if evidence.burst_follows[i]:
         return "inter-burst idle follows it"
     if row.step_ns is None:
-        return f"its step time is unknown (busy for {format_ns(row.busy_ns)})"
+        return f"its step time is unknown (busy for {format_ns(row.busy_ns or 0)})"
     return None
 
 

@@ -1,11 +1,13 @@
 """One device of one trace, described: the composition of this room."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
+from wavewise.decode.cleanliness import AS_A_WHOLE
 from wavewise.decode.families import FAMILIES, FamilyRules
 from wavewise.decode.inventory import StepTimes, decode_row, points, step_times
 from wavewise.decode.kernels import kernel_rows
@@ -17,10 +19,12 @@ from wavewise.findings import (
     EventCounts,
     GpuRow,
     KernelRow,
+    StepRow,
     TraceFindings,
 )
 from wavewise.hardware import Catalogue, GpuSpec
 from wavewise.trace import Trace
+from wavewise.units import format_ns
 
 _NAMES = tuple(FAMILIES)
 _TOP_UNEXPLAINED = 10
@@ -245,5 +249,26 @@ def why_no_row(found: Segmentation) -> str:
     if len(decode) == 1:
         return f"{count}: {decode[0].unclean_reason}."
     reasons = Counter(row.unclean_reason or "" for row in decode)
+    if reasons[AS_A_WHOLE]:
+        return f"{count}: {AS_A_WHOLE} ({reasons[AS_A_WHOLE]}). {_whole_step_times(decode)}"
     worst = "; ".join(f"{reason} ({number})" for reason, number in reasons.most_common(3))
     return f"{count}: {worst}."
+
+
+def _whole_step_times(decode: Sequence[StepRow]) -> str:
+    """What graphs recorded as wholes do tell: when each replay began and ended."""
+    sizes: dict[int, list[StepRow]] = {}
+    for row in decode:
+        if row.unclean_reason == AS_A_WHOLE and row.step_ns is not None and row.span_ns is not None:
+            sizes.setdefault(row.batch_size or 0, []).append(row)
+    told = [
+        f"{f'batch {size}' if size else 'unknown batch size'}: {_median_ns(row.step_ns for row in rows)} from one "
+        f"replay's start to the next, {_median_ns(row.span_ns for row in rows)} of it in the replay ({len(rows)} steps)"
+        for size, rows in sorted(sizes.items())
+    ]
+    kernels = "What ran inside is unknown: record again with `nsys profile --cuda-graph-trace=node`."
+    return f"Medians of all such steps, {'; '.join(told)}. {kernels}" if told else kernels
+
+
+def _median_ns(values: Iterable[int | None]) -> str:
+    return format_ns(int(np.median([value for value in values if value is not None])))

@@ -99,8 +99,12 @@ def split_idle(
         cuts: starts and ends of what was cut out of the trace, disjoint, in time order.
     """
     start, end = operations.start_ns, operations.end_ns
-    busy, window = union_length(start, end), (int(start.min()), int(end.max()))
-    lo, hi = gaps(start, end)
+    # A graph recorded as a whole leaves no gap, but what of it was busy is not recorded.
+    occupied_start = np.concatenate([start, replays.start_ns[replays.whole & (replays.end_ns > 0)]])
+    occupied_end = np.concatenate([end, replays.end_ns[replays.whole & (replays.end_ns > 0)]])
+    busy, window = union_length(start, end), (int(occupied_start.min()), int(occupied_end.max()))
+    unseen_ns = union_length(occupied_start, occupied_end) - busy
+    lo, hi = gaps(occupied_start, occupied_end)
     recorded_ns = int((hi - lo).sum())
     if cuts is not None:
         lo, hi = subtract(lo, hi, *cuts)
@@ -119,13 +123,14 @@ def split_idle(
     )
     # A replay that the end of the recording cut off leaves no hole inside the window, and spoils nothing.
     lost = bool(length[in_hole].any()) and not replays.bundled
+    wholes = bool(replays.whole.any())
     idle = Idle(
         intra_replay_ns=int(length[in_replay].sum()),
         intra_step_ns=int(length[in_step].sum()),
         step_boundary_ns=int(length[boundary].sum()) - burst_ns,
         inter_burst_ns=burst_ns,
-        unrecorded_ns=int(length[in_hole].sum()),
-        safe=not lost and not replays.bundled,
+        unrecorded_ns=int(length[in_hole].sum()) + unseen_ns,
+        safe=not lost and not wholes,
         unsafe_reason=_unsafe_reason(replays, lost),
     )
     split = IdleSplit(
@@ -145,7 +150,7 @@ def split_idle(
 
 
 def _unsafe_reason(replays: Replays, lost: bool) -> str | None:
-    if replays.bundled:
+    if replays.whole.any():
         return "graph launches were recorded as wholes, so what ran inside them is unknown"
     if lost:
         return (
@@ -162,7 +167,9 @@ def _holes(operations: Operations, replays: Replays) -> tuple[IntArray, IntArray
     """
     start: list[int] = []
     end: list[int] = []
-    lost = np.flatnonzero(~replays.complete)
+    lost = np.flatnonzero(~replays.complete & ~(replays.whole & (replays.end_ns > 0)))
+    if not len(lost) or not len(operations.start_ns):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     before, behind = _work_around(operations, replays, lost)
     for at, i in enumerate(lost.tolist()):
         holes, some = replays.holes[i], bool(replays.operations[i])

@@ -34,6 +34,8 @@ _CALLS = {
 _LOST_COPIES = 0.25
 """Share of the copies by one call that may lack a record and still count as lost."""
 
+_WHOLE = ("stream", "start_ns", "duration_ns", "graph_id")
+
 _SHAPE = ["name", "kind", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
 
 
@@ -77,7 +79,8 @@ class Replays:
         first_lost: its first operation is among the lost.
         holes: per replay, where operations are missing; empty for complete ones, None where it cannot be told.
         main_stream: stream of most of its operations, -1 without any.
-        bundled: the trace holds graph launches, but none of any replay's operations (recorded as wholes).
+        whole: which were recorded as wholes, without the operations inside; their start and end are the graph's, 0
+            where not even these were recorded.
     """
 
     correlation: IntArray
@@ -92,7 +95,12 @@ class Replays:
     first_lost: np.ndarray
     holes: tuple[tuple[Hole, ...] | None, ...]
     main_stream: IntArray
-    bundled: bool
+    whole: np.ndarray
+
+    @property
+    def bundled(self) -> bool:
+        """Whether nothing is known of any replay but its launch."""
+        return bool(len(self) and self.whole.all() and not self.end_ns.any())
 
     def __len__(self) -> int:
         return len(self.correlation)
@@ -123,11 +131,11 @@ def host_launches(trace: Trace, device: int) -> HostLaunches:
     of_device = pl.concat(
         [
             frame.filter(pl.col("device") == device).select("correlation")
-            for frame in (trace.operations, trace.rejected)
+            for frame in (trace.operations, trace.rejected, trace.whole_graphs)
         ]
     ).unique()
     of_any = pl.concat(
-        [trace.operations.select("correlation"), trace.rejected.select("correlation")]
+        [frame.select("correlation") for frame in (trace.operations, trace.rejected, trace.whole_graphs)]
     ).unique()
     mine = calls.join(of_device, on="correlation", how="semi")
     threads = frozenset(mine.select("pid", "tid").unique().iter_rows())
@@ -237,7 +245,8 @@ def operations_of(trace: Trace, device: int, launches: HostLaunches) -> tuple[Op
     shape = group_ids(frame, _SHAPE)
     correlation = frame["correlation"].fill_null(-1).to_numpy()
     markers = step_markers(trace.markers, launches.threads)
-    replays, replay = _replays(correlation, shared, launch, start, end, frame, shape, calls, markers)
+    wholes = trace.whole_graphs.filter(pl.col("device") == device)
+    replays, replay = _replays(correlation, shared, launch, start, end, frame, shape, calls, markers, wholes)
     return (
         Operations(
             frame=frame,
@@ -281,12 +290,15 @@ def _replays(
     shape: IntArray,
     calls: pl.DataFrame,
     markers: StepMarkers,
+    wholes: pl.DataFrame,
 ) -> tuple[Replays, IntArray]:
     stream = frame["stream"].to_numpy()
     graph_calls = calls.filter("graph")
     members = np.flatnonzero(shared)
     ids, inverse = np.unique(correlation[members], return_inverse=True)
-    missing = np.setdiff1d(graph_calls["correlation"].to_numpy(), ids)
+    wholes = wholes.filter(pl.col("correlation").is_not_null()).unique("correlation", maintain_order=True)
+    launched_graphs = np.union1d(graph_calls["correlation"].to_numpy(), wholes["correlation"].to_numpy())
+    missing = np.setdiff1d(launched_graphs, ids)
     recorded, n = len(ids), len(ids) + len(missing)
     ids = np.concatenate([ids, missing])
     lo, hi = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -319,8 +331,18 @@ def _replays(
         ],
         np.int64,
     )
+    graph = np.full(n, -1, np.int64)
+    whole = np.zeros(n, bool)
+    extents = {row[0]: row[1:] for row in wholes.select("correlation", *_WHOLE).iter_rows()}
     for i in range(recorded, n):
-        launched[i] = at[int(ids[i])][0]
+        extent = extents.get(int(ids[i]))
+        if extent is not None:
+            whole[i], main[i], lo[i] = True, extent[0], extent[1]
+            hi[i], graph[i] = extent[1] + extent[2], extent[3] if extent[3] is not None else -1
+        # A launch that is not recorded came before its graph ran; no more is known.
+        launched[i] = at[int(ids[i])][0] if int(ids[i]) in at else lo[i]
+    if recorded == 0 and not whole.any():
+        whole[:] = True
     order = np.lexsort((lo, launched))
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
@@ -341,12 +363,13 @@ def _replays(
             launch_duration_ns=duration[order],
             operations=count[order],
             size=matched.size[order],
-            graph=matched.graph[order],
+            # Graph ids of the trace above the numbers of matched graphs: graphs known in one way only.
+            graph=np.where(graph >= 0, graph + matched.graph.max(initial=-1) + 1, matched.graph)[order],
             complete=matched.complete[order],
             first_lost=matched.first_lost[order],
             holes=tuple(matched.holes[int(i)] for i in order),
             main_stream=main[order],
-            bundled=recorded == 0 and n > 0,
+            whole=whole[order],
         ),
         replay,
     )

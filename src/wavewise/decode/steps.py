@@ -115,6 +115,7 @@ def segment(trace: Trace, device: int, *, sm_count: int | None = None) -> Segmen
         rows=rows,
         source=frame.source,
         graphs=_graphs(replays, replay_step, count),
+        whole=np.bincount(replay_step[(replay_step >= 0) & replays.whole], minlength=count) > 0,
         incomplete=np.bincount(replay_step[(replay_step >= 0) & ~replays.complete], minlength=count) > 0,
         first_lost=_first_lost(replays, replay_step, count)
         | _first_eager_lost(operations, step, launches.lost_ns, lost_step, times.replays),
@@ -126,7 +127,6 @@ def segment(trace: Trace, device: int, *, sm_count: int | None = None) -> Segmen
         lost_launches=lost_launches,
         burst_follows=idle.burst_follows(times.first),
         cut_follows=cut_follows,
-        bundled=replays.bundled,
     )
     rows = cleanliness.judge(evidence)
     return Segmentation(
@@ -141,9 +141,14 @@ def segment(trace: Trace, device: int, *, sm_count: int | None = None) -> Segmen
         engine=frame.engine,
         idle=idle,
         lost_launches={
-            "graph": 0
-            if replays.bundled
-            else int(((replay_step >= 0) & (replays.operations == 0) & ~_in(capturing, replay_step)).sum()),
+            "graph": int(
+                (
+                    (replay_step >= 0)
+                    & (replays.operations == 0)
+                    & ~replays.whole
+                    & ~_in(capturing, replay_step)
+                ).sum()
+            ),
             "kernel": len(real_loss),
         },
         cuts=cuts,
@@ -256,7 +261,7 @@ def _rejected_steps(trace: Trace, device: int, launches: HostLaunches, frame: _F
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Per step; arrays of 0 where a step has no operation."""
+    """Per step; arrays of 0 where a step has no operation and no graph recorded as a whole."""
 
     start: IntArray
     end: IntArray
@@ -265,6 +270,7 @@ class _Times:
     span: IntArray
     operations: IntArray
     replays: IntArray
+    whole: np.ndarray
 
     @classmethod
     def of(
@@ -276,23 +282,35 @@ class _Times:
         np.minimum.at(start, step[owned], operations.start_ns[owned])
         np.maximum.at(end, step[owned], operations.end_ns[owned])
         number = np.bincount(step[owned], minlength=count)
+        live = (replay_step >= 0) & (replays.end_ns > 0)
+        np.minimum.at(start, replay_step[live], replays.start_ns[live])
+        np.maximum.at(end, replay_step[live], replays.end_ns[live])
         first = start.copy()
-        live = (replay_step >= 0) & (replays.operations > 0)
         first_replay = np.full(count, big)
         np.minimum.at(first_replay, replay_step[live], replays.start_ns[live])
         has = np.bincount(replay_step[live], minlength=count)
         first[has > 0] = first_replay[has > 0]
         span = grouped_union(replay_step[live], replays.start_ns[live], replays.end_ns[live], count)
+        whole = np.bincount(replay_step[(replay_step >= 0) & replays.whole], minlength=count) > 0
         busy = grouped_union(step[owned], operations.start_ns[owned], operations.end_ns[owned], count)
         for array in (start, first):
-            array[number == 0] = 0
-        return cls(start=start, end=end, first=first, busy=busy, span=span, operations=number, replays=has)
+            array[(number == 0) & (has == 0)] = 0
+        return cls(
+            start=start,
+            end=end,
+            first=first,
+            busy=busy,
+            span=span,
+            operations=number,
+            replays=has,
+            whole=whole,
+        )
 
 
 def _cut_follows(times: _Times, cuts: tuple[IntArray, IntArray]) -> np.ndarray:
     """Behind which steps the trace was cut: the last one that ran before each cut."""
     follows = np.zeros(len(times.start), bool)
-    live = np.flatnonzero(times.operations > 0)
+    live = np.flatnonzero(times.end > 0)
     if not len(live):
         return follows
     order = live[np.argsort(times.start[live], kind="stable")]
@@ -348,8 +366,8 @@ def _rows(
     stalls = idle.inside(times.start, times.end)
     rows: list[StepRow] = []
     for i, kind in enumerate(kinds):
-        facts, some = frame.facts[i], int(times.operations[i]) > 0
-        following = int(times.first[i + 1]) if i + 1 < len(kinds) and times.operations[i + 1] else None
+        facts, some = frame.facts[i], int(times.end[i]) > 0
+        following = int(times.first[i + 1]) if i + 1 < len(kinds) and times.end[i + 1] else None
         first = int(times.first[i])
         step_ns = following - first if some and following is not None and following > first else None
         if cut_follows[i]:
@@ -371,7 +389,7 @@ def _rows(
                 end_ns=int(times.end[i]) if some else None,
                 step_ns=step_ns,
                 span_ns=int(times.span[i]) if times.replays[i] else None,
-                busy_ns=int(times.busy[i]),
+                busy_ns=None if times.whole[i] else int(times.busy[i]),
                 operations=int(times.operations[i]),
                 host_start_ns=None if structural else int(frame.host_start_ns[i]),
                 host_end_ns=None if structural else int(frame.host_end_ns[i]),

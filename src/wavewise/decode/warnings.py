@@ -20,7 +20,7 @@ def warnings_of(trace: Trace, device: int, found: Segmentation) -> tuple[Warning
         if w.device is None or w.device == device
     ]
     result += _cuts(found)
-    result += _losses(found)
+    result += _losses(found, told={warning.code for warning in result})
     result += _assumptions(trace, found)
     result += _stalls(found.rows)
     return tuple(result)
@@ -41,22 +41,24 @@ def _cuts(found: Segmentation) -> list[Warning]:
     ]
 
 
-def _losses(found: Segmentation) -> list[Warning]:
+def _losses(found: Segmentation, told: set[str]) -> list[Warning]:
     replays = found.replays
-    if replays.bundled:
-        return [
+    result: list[Warning] = []
+    wholes = int(replays.whole.sum())
+    if wholes and "graphs_as_wholes" not in told:
+        result.append(
             Warning(
                 code="graphs_as_wholes",
-                count=len(replays),
+                count=wholes,
                 unsafe=("idle", "steps", "kernels"),
-                message=f"{len(replays)} graph launches hold no kernels: the profiler recorded each graph as a "
+                message=f"{wholes} graph launches hold no kernels: the profiler recorded each graph as a "
                 "whole. Record graph nodes (nsys profile --cuda-graph-trace=node).",
             )
-        ]
-    result: list[Warning] = []
-    partial = int((~replays.complete).sum())
+        )
+    lost = ~replays.complete & ~replays.whole
+    partial = int(lost.sum())
     if partial:
-        missing = int(_expected(found)[~replays.complete].sum() - replays.operations[~replays.complete].sum())
+        missing = int(_expected(found)[lost].sum() - replays.operations[lost].sum())
         result.append(
             Warning(
                 code="lost_records",

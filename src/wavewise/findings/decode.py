@@ -91,7 +91,7 @@ class StepRow(Result, frozen=True, kw_only=True):
         start_ns, end_ns: first start and last end of the step's GPU operations, None without any.
         step_ns: step time (contract), None where it cannot be known.
         span_ns: GPU span inside the replay(s), None without replay.
-        busy_ns: union over all of the step's operations.
+        busy_ns: union over all of the step's operations, None where a graph of it was recorded as a whole.
         host_start_ns, host_end_ns: the marker, None without one.
         stall_ns: time between the step's first start and last end in which the GPU ran nothing.
         unclean_reason: why it feeds no statistic; None for a clean step.
@@ -109,7 +109,7 @@ class StepRow(Result, frozen=True, kw_only=True):
     end_ns: int | None
     step_ns: int | None = None
     span_ns: int | None = None
-    busy_ns: int
+    busy_ns: int | None
     operations: int = 0
     host_start_ns: int | None = None
     host_end_ns: int | None = None

@@ -135,8 +135,8 @@ class Trace:
     whole_graphs: pl.DataFrame = field(default_factory=lambda: empty(WHOLE_GRAPH_SCHEMA))
 
     def device_ids(self) -> list[int]:
-        """Devices with valid GPU operations, ascending."""
-        return sorted(self.operations["device"].unique().to_list())
+        """Devices with valid GPU operations, or graphs recorded as wholes, ascending."""
+        return sorted({*self.operations["device"].unique(), *self.whole_graphs["device"].unique()})
 
     def properties_of(self, device: int) -> DeviceProperties | None:
         """The description of `device`; a lone description holds for the device in use even under another id."""

@@ -21,7 +21,7 @@ def steps(findings: Findings) -> Picture | None:
     values = [
         {
             "index": step.index,
-            "ms": (step.step_ns or step.busy_ns) / NS_PER_MS,
+            "ms": _length_ns(step) / NS_PER_MS,
             "kind": step.kind,
             "requests": step.batch_size,
             "clean": "clean" if step.clean else step.unclean_reason or "not clean",
@@ -59,13 +59,13 @@ def steps(findings: Findings) -> Picture | None:
         .properties(height=240)
         .add_params(hidden_parameter())
     )
-    longest = max(timed, key=lambda step: step.step_ns or step.busy_ns)
+    longest = max(timed, key=_length_ns)
     return Picture(
         name="steps",
         title=f"Steps of {short_path(trace.path)}",
         alt=(
             f"Step times of {len(timed)} steps on a logarithmic scale. The longest is step {longest.index} "
-            f"({longest.kind}), {ms((longest.step_ns or longest.busy_ns) / NS_PER_MS)}."
+            f"({longest.kind}), {ms(_length_ns(longest) / NS_PER_MS)}."
         ),
         chart=chart,
         series=series,
@@ -75,7 +75,11 @@ def steps(findings: Findings) -> Picture | None:
 
 
 def _timed(trace: TraceFindings) -> list[StepRow]:
-    return [step for step in trace.steps if step.busy_ns > 0]
+    return [step for step in trace.steps if _length_ns(step) > 0]
+
+
+def _length_ns(step: StepRow) -> int:
+    return step.step_ns or step.busy_ns or 0
 
 
 def _kind(step: StepRow) -> tuple[str, int | None]:

@@ -80,14 +80,15 @@ class _Export:
         self._tell("reading GPU operations", 0.1)
         records = self._records()
         graphs = self._whole_graphs()
-        if records.is_empty():
-            raise NothingToAnalyzeError(f"{self._path}: {_nothing(records, graphs)}")
+        work = pl.concat([frame.select("process", "device") for frame in (records, graphs)])
+        if work.is_empty():
+            raise NothingToAnalyzeError(f"{self._path}: {_nothing(records)}")
         self._tell("reading launches", 0.5)
         launches = self._launches()
         self._tell("reading markers", 0.8)
         markers = self._markers()
         devices = Devices(self._tables)
-        by_device = records.group_by("process").agg(pl.col("device").min()).sort("device", "process")
+        by_device = work.group_by("process").agg(pl.col("device").min()).sort("device", "process")
         processes = by_device["process"].to_list()
         alone = len(processes) == 1
         traces: list[Trace] = []
@@ -104,7 +105,7 @@ class _Export:
             if trace is not None:
                 traces.append(trace)
         if not traces:
-            raise NothingToAnalyzeError(f"{self._path}: {_nothing(records, graphs)}")
+            raise NothingToAnalyzeError(f"{self._path}: {_nothing(records)}")
         return traces
 
     def _trace(
@@ -114,7 +115,7 @@ class _Export:
         notes = Notes(self._notes)
         notes.add("graphs_as_wholes", len(graphs))
         operations, rejected = _judged(records, launches, notes)
-        if operations.is_empty():
+        if operations.is_empty() and graphs.is_empty():
             return None
         return Trace(
             path=self._path,
@@ -177,8 +178,10 @@ class _Export:
         return frame.select(*_common(pl.lit("Memset"), "memset"))
 
     def _whole_graphs(self) -> pl.DataFrame:
+        """WHOLE_GRAPH_SCHEMA, and `process`: what has a start and an end that is not before it."""
         frame = self._tables.read("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", integers(*_GPU_RECORD))
-        return frame.select(
+        whole = frame.filter((pl.col("end") >= pl.col("start")).fill_null(value=False))
+        return whole.select(
             _device().alias("device"),
             pl.col("streamId").alias("stream"),
             *_extent(),
@@ -237,15 +240,10 @@ class _Export:
             self._progress(what, share)
 
 
-def _nothing(records: pl.DataFrame, graphs: pl.DataFrame) -> str:
+def _nothing(records: pl.DataFrame) -> str:
     """Why there is nothing to analyse."""
     if len(records):
         return f"none of its {len(records):,} GPU records has times that can be true; export it again"
-    if len(graphs):
-        return (
-            f"no GPU operation of its own, only {len(graphs)} CUDA graph launches recorded as wholes; record again "
-            "with `nsys profile --cuda-graph-trace=node`"
-        )
     return "a trace without GPU activity; was CUDA traced (`nsys profile -t cuda,nvtx`)?"
 
 
