@@ -69,8 +69,10 @@ def make_model(folder: Path, layers: int) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"unk_token": "w0"}))
 
 
-def serve(model: Path, traces: Path, port: int, log: Path, more: list[str]) -> "subprocess.Popen[bytes]":
-    """Start `vllm serve`."""
+def serve(
+    model: Path, traces: Path, port: int, log: Path, buckets: list[int], more: list[str]
+) -> "subprocess.Popen[bytes]":
+    """Start `vllm serve`, whose CUDA graphs are captured for `buckets` requests."""
     profiler = {
         "profiler": "torch",
         "torch_profiler_dir": str(traces),
@@ -83,10 +85,10 @@ def serve(model: Path, traces: Path, port: int, log: Path, more: list[str]) -> "
         "--load-format": "dummy",
         "--seed": "0",
         "--max-model-len": "16384",
-        "--max-num-seqs": str(max(BUCKETS)),
+        "--max-num-seqs": str(max(buckets)),
         "--max-num-batched-tokens": "8192",
         "--gpu-memory-utilization": "0.85",
-        "--compilation-config": json.dumps({"cudagraph_capture_sizes": BUCKETS}),
+        "--compilation-config": json.dumps({"cudagraph_capture_sizes": buckets}),
         "--profiler-config": json.dumps(profiler),
     }
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
@@ -131,6 +133,7 @@ def main() -> None:
         options.work / "traces",
         options.port,
         beside / "server.log",
+        sorted({*BUCKETS, *map(int, options.batches.split(","))}),
         options.serve_option,
     )
     try:

@@ -387,8 +387,9 @@ def openai_app(fake: Fake, owner: str) -> Starlette:
     async def stop(request: Request) -> Response:
         if refused := fake.refuse(request, guarded=False):
             return refused
-        if fake.profile is not None:
-            await fake.write_trace()
+        if fake.profile is None:  # as 0.26.0 was seen to
+            return Response("Internal Server Error", 500)
+        await fake.write_trace()
         return Response(status_code=200)
 
     routes = [
