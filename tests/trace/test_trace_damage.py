@@ -402,3 +402,14 @@ def test_a_stretch_without_ends_does_not_cost_the_square_of_its_length(
     assert codes(trace)["malformed_event"] == 600
     # Without a bound: several tries of 20 KB on average for each of the 600 events.
     assert sum(mended) < (1 << 20) + 5 * (len(endless) + len(rest))
+
+
+def test_events_behind_what_looks_like_the_documents_end(reading: Reading) -> None:
+    text = LAYOUTS["indented"](steps(20))
+    middle = [match.start() for match in re.finditer(rb"\{\s*\"ph\": \"X\"", text)][60]
+    for traces in reading(text[:middle] + b"]}{ " + text[middle:]):
+        # The rest is another document's, whose beginning is lost; of its first event there is too little to tell.
+        found = [row for trace in traces for row in values(trace)["operations"]]
+        whole = expected(text)["operations"]
+        assert set(found) <= set(whole)
+        assert len(found) >= len(whole) - 1

@@ -114,7 +114,7 @@ class Salvager:
             position = self._after_commas(position)
             if position >= len(self._held):
                 break
-            before = position
+            before = position, self._inside
             if not self._inside:
                 position, joint = self._between(position, final)
             elif self._held[position] == 0x5D:  # ]
@@ -124,7 +124,7 @@ class Salvager:
             if joint is not None:
                 yield self._flush()
                 yield joint
-            if position == before:
+            if (position, self._inside) == before:  # to stray events, it steps inside without moving
                 break
         self._held = self._held[position:]
 
