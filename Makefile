@@ -26,7 +26,7 @@ demo: $(VENV)/.core
 	@echo "ui.perfetto.dev. The report, for a browser:"
 	@echo "$(CURDIR)/$(REPORT)/report.html"
 
-test: $(VENV)/.test $(VENV)/.kernels
+test: $(VENV)/.test $(VENV)/.kernels $(VENV)/.serving
 	$(BIN)/pytest
 
 test-core: $(VENV)/.test
@@ -73,4 +73,8 @@ $(VENV)/.test: requirements/test.lock $(VENV)/.core
 
 $(VENV)/.kernels: requirements/kernels.lock $(VENV)/.core
 	$(PIP) install -r requirements/kernels.lock
+	@touch $@
+
+$(VENV)/.serving: requirements/serving.lock $(VENV)/.test $(VENV)/.kernels
+	$(PIP) install --no-deps -r requirements/serving.lock
 	@touch $@

@@ -1,7 +1,7 @@
 """The load generator against a real server: `transformers serve` on the CPU, a tiny model with random weights.
 
-Needs `pip install "transformers[serving]"` (some 200 MB beside torch) in this interpreter, or in the one that
-WAVEWISE_TRANSFORMERS_PYTHON names. Nothing is downloaded: model and tokenizer are made here.
+`make test` installs it (requirements/serving.lock); WAVEWISE_TRANSFORMERS_PYTHON names another interpreter that has it.
+Nothing is downloaded: model and tokenizer are made here.
 """
 
 import os
@@ -53,9 +53,7 @@ settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "u
 def url(tmp_path: Path) -> Iterator[str]:
     has = [PYTHON, "-c", "import torch, transformers.cli.serving.server"]
     if subprocess.run(has, capture_output=True, check=False).returncode:
-        pytest.skip(
-            'no `transformers serve` here: pip install "transformers[serving]", or WAVEWISE_TRANSFORMERS_PYTHON'
-        )
+        pytest.skip("no `transformers serve` here: make .venv/.serving, or WAVEWISE_TRANSFORMERS_PYTHON")
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     model = tmp_path / "model"
     model.mkdir()
