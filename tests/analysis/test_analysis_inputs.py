@@ -39,6 +39,17 @@ def test_the_sweep_is_one_investigation(sweep: Findings) -> None:
     assert sweep.scaling_reason is None
 
 
+def test_progress_tells_what_is_done_and_never_falls() -> None:
+    said: list[tuple[str, float]] = []
+    wavewise.analyze([CONTEXT4K], progress=lambda what, share: said.append((what, share)))
+    shares = [share for _, share in said]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert {what for what, _ in said} == {"reading", "finding the steps"} | {
+        f"described {path.name}" for path in CONTEXT4K.glob("*.gz")
+    }
+
+
 def test_moe_follows_expert_activation_and_the_span_too(sweep: Findings) -> None:
     assert sweep.scaling is not None
     moe = next(fit for fit in sweep.scaling.families if fit.family == "moe_gemm")

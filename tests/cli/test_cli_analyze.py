@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -263,3 +264,26 @@ def test_a_full_disk_behind_the_output_is_one_clear_line(words: list[str]) -> No
         )
     assert done.returncode == 2
     assert one_line(done) == "wavewise: standard output cannot be written (No space left on device)"
+
+
+def test_ctrl_c_is_one_word_and_a_status(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)  # opened from both sides once the trace is being read
+    code = f"""
+import time
+from wavewise.cli import main
+from wavewise.trace.kineto import document
+
+def slow(*_):
+    open({str(started)!r}, "w").close()
+    time.sleep(60)
+
+document.read_blocks = slow
+main()
+"""
+    command = [sys.executable, "-c", code, "analyze", str(CONTEXT4K / "bs064.json.gz")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    started.read_bytes()
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=30)
+    assert (process.returncode, out, said) == (130, "", "wavewise: interrupted\n")

@@ -20,6 +20,9 @@ from wavewise.trace import Progress, find_traces, read
 PARALLEL_BYTES = 100_000_000
 """Files of less than this together are read one after another: starting processes would cost more."""
 
+_READING = 0.65
+"""Share of a file's time that reading it takes, for the progress bar; the rest goes into finding its steps."""
+
 Unreadable = Callable[[Path, WavewiseError], None]
 
 
@@ -121,7 +124,7 @@ def describe_files(
     failed: list[tuple[Path, WavewiseError]] = []
     for at, (source, outcome) in enumerate(_outcomes(found, settings, progress)):
         if progress:
-            progress(f"read {source.file.name}", (at + 1) / len(found))
+            progress(f"described {source.file.name}", (at + 1) / len(found))
         if isinstance(outcome, WavewiseError):
             if source.named:
                 raise outcome
@@ -148,6 +151,8 @@ def _outcomes(
         return
     # Fresh interpreters: a fork would copy the threads' locks of the column library in whatever state they are.
     spawn = multiprocessing.get_context("spawn")
+    if progress:
+        progress(f"describing {len(found)} traces", 0.0)
     with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
         futures = [pool.submit(_describe_file, source, settings, None) for source in found]
         for source, future in zip(found, futures, strict=True):
@@ -169,22 +174,28 @@ def _describe_file(
     gpu = gpus.find(settings.gpu) if settings.gpu is not None else None
     context, told_by = source.context()
     try:
-        traces = read(source.file, progress=progress)
+        traces = read(
+            source.file, progress=progress and (lambda what, share: progress(what, share * _READING))
+        )
     except (InputError, NothingToAnalyzeError) as error:
         return error
-    return tuple(
-        describe(
-            trace,
-            device,
-            rules=_rules(settings.rules),
-            gpus=gpus,
-            gpu=gpu,
-            context_length=context.tokens,
-            context_source=told_by if context.tokens is not None else None,
+    parts = [(trace, device) for trace in traces for device in trace.device_ids()]
+    described: list[Described] = []
+    for trace, device in parts:
+        if progress:
+            progress("finding the steps", _READING + (1 - _READING) * len(described) / len(parts))
+        described.append(
+            describe(
+                trace,
+                device,
+                rules=_rules(settings.rules),
+                gpus=gpus,
+                gpu=gpu,
+                context_length=context.tokens,
+                context_source=told_by if context.tokens is not None else None,
+            )
         )
-        for trace in traces
-        for device in trace.device_ids()
-    )
+    return tuple(described)
 
 
 @lru_cache(maxsize=4)

@@ -57,6 +57,9 @@ def _version(wanted: bool) -> None:
         typer.echo(f"wavewise {__version__}")
         raise typer.Exit()
 
+_INTERRUPTED = 130
+"""128 + SIGINT, as shells report a program that Ctrl-C ended."""
+
 
 @app.callback()
 def root(
@@ -90,7 +93,7 @@ def main() -> None:
         command = error.ctx.command_path if error.ctx else "wavewise"
         _end(f"{message}; see {command} --help", UsageError.exit_status)
     except (typer.Abort, KeyboardInterrupt):
-        _end("interrupted", 130)
+        _end("interrupted", _INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (head, less).
         _drop_output()
@@ -109,6 +112,8 @@ def main() -> None:
             "WAVEWISE_DEBUG=1 shows",
             70,
         )
+    if status == _INTERRUPTED:  # some releases of Typer make a status of Ctrl-C
+        _end("interrupted", _INTERRUPTED)
     sys.exit(status if isinstance(status, int) else 0)
 
 
