@@ -1,9 +1,11 @@
 """What `wavewise trim` cut out of a trace is neither idle nor busy, and no step beside a cut is clean."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from wavewise.decode.cuts import between, cuts_of, with_cuts
 from wavewise.decode.intervals import subtract
 from wavewise.hardware import catalogue
 from wavewise.trace import Trace, read, trim
+from wavewise.trace.model import WHOLE_GRAPH_SCHEMA
 
 PAUSE_NS = 400_000_000
 
@@ -126,3 +129,11 @@ def test_neighbours_of_one_size_across_a_cut_are_no_neighbours() -> None:
     assert [row.clean for row in told.rows] == [False, True, False, False, True, False]
     one = describe(with_cuts(small, whole, cuts), 0, rules=FamilyRules.load(), gpus=catalogue()).findings
     assert one.window_ns == blind.idle.window_ns - ((rows[6].start_ns or 0) - (rows[2].end_ns or 0))
+
+
+def test_a_device_with_nothing_but_whole_graphs_has_nothing_cut() -> None:
+    row = {"device": 1, "stream": 7, "start_ns": 5, "duration_ns": 9, "correlation": 1, "graph_id": 4}
+    whole = replace(three_bursts(), whole_graphs=pl.DataFrame([row], schema=WHOLE_GRAPH_SCHEMA))
+    assert whole.device_ids() == [0, 1]
+    cut = with_cuts(whole, whole, {0: [(1_000, 2_000)]})
+    assert [len(cuts_of(cut, device)[0]) for device in (0, 1)] == [1, 0]

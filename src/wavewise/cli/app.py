@@ -57,6 +57,7 @@ def _version(wanted: bool) -> None:
         typer.echo(f"wavewise {__version__}")
         raise typer.Exit()
 
+
 _INTERRUPTED = 130
 """128 + SIGINT, as shells report a program that Ctrl-C ended."""
 

@@ -67,6 +67,8 @@ def with_cuts(trace: Trace, whole: Trace, cuts: Mapping[int, Sequence[tuple[int,
     rows: list[tuple[str, int, int, int, int]] = []
     for device in trace.device_ids():
         kept = trace.operations.filter(pl.col("device") == device)
+        if kept.is_empty():  # nothing but graphs that were recorded as wholes
+            continue
         lo, hi = int(kept["start_ns"].to_numpy().min()), int(kept["start_ns"].to_numpy().max())
         old_start, old_end = cuts_of(whole, device)
         inside = (old_start >= lo) & (old_end <= hi)

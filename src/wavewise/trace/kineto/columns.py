@@ -186,40 +186,28 @@ def _operations(
 
 def _launches(records: _Records, names: pl.Series, tables: Tables) -> pl.DataFrame:
     records.keep(_order(records["start"], records["correlation"]))
-    name, pid, tid = _threads(records.pop("key"), names.cast(pl.Categorical), tables)
+    columns = _on_host(records, names.cast(pl.Categorical), tables)
     return pl.DataFrame(
-        {
-            "name": name,
-            "start_ns": pl.Series(records.pop("start")),
-            "duration_ns": pl.Series(records.pop("duration")),
-            "pid": pid,
-            "tid": tid,
-            "correlation": _nullable(records.pop("correlation")),
-        },
-        schema=LAUNCH_SCHEMA,
+        columns | {"correlation": _nullable(records.pop("correlation"))}, schema=LAUNCH_SCHEMA
     )
 
 
 def _markers(records: _Records, names: pl.Series, tables: Tables) -> pl.DataFrame:
     records.keep(_order(records["start"], -records["duration"]))
-    name, pid, tid = _threads(records.pop("key"), names, tables)
-    return pl.DataFrame(
-        {
-            "name": name,
-            "start_ns": pl.Series(records.pop("start")),
-            "duration_ns": pl.Series(records.pop("duration")),
-            "pid": pid,
-            "tid": tid,
-        },
-        schema=MARKER_SCHEMA,
-    )
+    return pl.DataFrame(_on_host(records, names, tables), schema=MARKER_SCHEMA)
 
 
-def _threads(key: npt.NDArray[Any], names: pl.Series, tables: Tables) -> tuple[pl.Series, ...]:
-    """Name, pid and tid of host records."""
-    pids = pl.Series([value[2] for value in tables.keys.values], dtype=pl.Int64)
-    tids = pl.Series([value[3] for value in tables.keys.values], dtype=pl.Int64)
-    return tuple(values[pl.Series(key)] for values in (names, pids, tids))
+def _on_host(records: _Records, names: pl.Series, tables: Tables) -> dict[str, pl.Series]:
+    """What launches and markers have in common."""
+    key = pl.Series(records.pop("key"))
+    pids, tids = (pl.Series([k[at] for k in tables.keys.values], dtype=pl.Int64) for at in (2, 3))
+    return {
+        "name": names[key],
+        "start_ns": pl.Series(records.pop("start")),
+        "duration_ns": pl.Series(records.pop("duration")),
+        "pid": pids[key],
+        "tid": tids[key],
+    }
 
 
 def _order(start: Ints, second: Ints) -> Positions:
