@@ -157,7 +157,8 @@ def launch_split(
     if shift:
         arguments[_PAGE_SIZES] = [size.bit_length() - 1 for size in sizes]
     wide = config.kernel == "hopper"
-    kernel = gluon_kernels.split_hopper if wide else gluon_kernels.split_hopper_narrow
+    # What a Gluon kernel is typed as differs between versions of Triton.
+    kernel: Any = gluon_kernels.split_hopper if wide else gluon_kernels.split_hopper_narrow
     kernel[grid](*arguments, **flags, **constants_of(config, shift), **options)
 
 
