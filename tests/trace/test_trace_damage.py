@@ -413,3 +413,15 @@ def test_events_behind_what_looks_like_the_documents_end(reading: Reading) -> No
         whole = expected(text)["operations"]
         assert set(found) <= set(whole)
         assert len(found) >= len(whole) - 1
+
+
+def test_a_text_that_ends_just_where_a_block_does_is_truncated_all_the_same(tmp_path: Path) -> None:
+    text = kineto(steps(20))
+    path = tmp_path / "trace.json"
+    ends = [match.end() for match in re.finditer(rb"\n  \},\n", text)]
+    for end in ends[40:60]:
+        for cut in (end - 2, end - 1, end, end + 2):
+            path.write_bytes(text[:cut])
+            for block_bytes in (end - 3000, end - 1000, end - 30, 1 << 20):
+                (trace,) = read(path, limits=replace(Limits(), block_bytes=block_bytes))
+                assert codes(trace) == {"truncated": 1}, (cut, block_bytes)

@@ -106,10 +106,12 @@ def _assemble(
     document = head
     again: Text | None = None
     salvager: Salvager | None = None
+    ended = layout.lines  # whether the end of the text has been judged
     for position, result in enumerate(results):
         pieces: list[Rows | Joint] = []
         if result.rows is not None:
             pieces = [result.rows] if result.tail is None else [result.rows, Joint(tail=result.tail)]
+            ended = ended or result.tail is not None
         elif result.start < result.end:
             again = again or open_text(path, limits)
             salvager = salvager or Salvager(tables, limits.event_bytes, lines=layout.lines)
@@ -121,6 +123,7 @@ def _assemble(
             if not joined:
                 pieces += salvager.finish(end_of_file=following is None)
                 salvager = None
+                ended = ended or following is None
         for piece in pieces:
             if isinstance(piece, Rows):
                 document.parts.append(piece)
@@ -132,6 +135,8 @@ def _assemble(
                 document = Document(header=piece.head)
     if again is not None:
         again.close()
+    if not ended:  # cut off between a block's last event and the next, which is not there
+        document.notes.add("truncated")
     yield document
 
 
