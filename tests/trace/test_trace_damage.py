@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -420,7 +421,7 @@ def test_a_text_that_ends_just_where_a_block_does_is_truncated_all_the_same(tmp_
     path = tmp_path / "trace.json"
     first = text.index(b"  {\n", text.index(b'"traceEvents"'))
     ends = [match.end() for match in re.finditer(rb"\n  \},\n", text)]
-    for before, end in zip(ends[40:60], ends[41:], strict=False):
+    for before, end in pairwise(ends[40:61]):
         for cut in (end - 2, end - 1, end, end + 2):
             path.write_bytes(text[:cut])
             # The first block's end is looked for from there on: just before, within and behind the last event.
