@@ -10,7 +10,7 @@ REPORT := report
 LABELLED := --label context=4k $(SWEEP)/context4k --label context=12k $(SWEEP)/context12k
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-core lint types floors corpus docs lock clean
+.PHONY: demo test test-core test-exhaustive lint types floors corpus docs lock clean
 
 demo: $(VENV)/.core
 	@$(BIN)/wavewise analyze $(LABELLED)
@@ -30,7 +30,11 @@ test: $(VENV)/.test $(VENV)/.kernels $(VENV)/.serving
 	$(BIN)/pytest
 
 test-core: $(VENV)/.test
-	$(BIN)/pytest -m "not kernels"
+	$(BIN)/pytest -m "not kernels and not exhaustive"
+
+# Every combination: for a change to what it tries, and before a release. Takes about ten minutes.
+test-exhaustive: $(VENV)/.test $(VENV)/.kernels
+	$(BIN)/pytest -m exhaustive
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -114,13 +114,13 @@ def reference(references, serve, tmp_path: Path, engine: str) -> tuple[object, l
 
 
 def every_stage() -> list[object]:
-    """Each write and signal; one, with a trace outstanding, is for every run of the tests."""
+    """Each write and signal. Every run of the tests kills at each write that vLLM's recorder makes."""
     rows: list[object] = []
     for engine in WRITES:
         for how in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
             for at in range(1, WRITES[engine] + 1):
-                quick = engine == "vllm" and how == signal.SIGKILL and at == 7
-                marks = [] if quick else pytest.mark.slow
+                usual = engine == "vllm" and how == signal.SIGKILL
+                marks = [] if usual else pytest.mark.exhaustive
                 rows.append(pytest.param(engine, how, at, id=f"{engine}-{how.name}-{at}", marks=marks))
     return rows
 
