@@ -130,7 +130,8 @@ def main() -> None:
     peers: list[dict[str, object]] = []
     for name, code in (("HolisticTraceAnalysis", HTA), ("TraceLens", TRACELENS)) if given.peers else ():
         for layout in ("json", "json.gz"):
-            figures = measure([str(given.peers), "-c", code, str(inputs[layout])], 1)
+            # Absolute: HolisticTraceAnalysis looks for relative paths in a folder of its own.
+            figures = measure([str(given.peers), "-c", code, str(inputs[layout].absolute())], 1)
             peers.append({"peer": name, "layout": layout, **figures})
             print(json.dumps(peers[-1]), flush=True)
     if given.out:
