@@ -31,7 +31,7 @@ def test_page_stride_is_rounded_up_to_576(page_size, stride):
 
 
 @given(count=st.integers(1, 70), page_size=st.sampled_from([256, 64, 2, 1, 3, 100]), seed=st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_pack_and_unpack_are_inverse(count, page_size, seed):
     stored = layout.quantise(tokens(count, seed))
     back = layout.unpack(layout.pack(stored, page_size, fill=0xFF))
@@ -55,7 +55,7 @@ def test_bytes_lie_where_the_layout_says():
 
 
 @given(seed=st.integers(0, 1000), spread=st.floats(0, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_quantisation_error_stays_within_half_a_step(seed, spread):
     kv = tokens(9, seed, spread)
     stored = layout.quantise(kv)
@@ -91,7 +91,7 @@ def test_values_that_are_not_finite_are_refused(bad):
 
 
 @given(count=st.integers(1, 40), page_size=st.sampled_from([64, 1, 7]), seed=st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_inline_layout_round_trip(count, page_size, seed):
     g = torch.Generator().manual_seed(seed)
     kv = torch.randn((count, 576), generator=g) * 5

@@ -156,7 +156,7 @@ def test_tokens_are_the_points_own() -> None:
     values=st.lists(st.tuples(st.floats(0.001, 50.0), st.floats(0.0, 1.0)), min_size=1, max_size=8),
     host=st.floats(0.0, 20.0),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_limits_are_limits(values: list[tuple[float, float]], host: float) -> None:
     """Free is at least as fast as twice as fast, which is at least as fast as today, on every basis."""
     families = {f"f{i}": (value, value * share) for i, (value, share) in enumerate(values)}

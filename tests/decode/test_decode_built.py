@@ -312,7 +312,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.booleans(), st.booleans())
 def test_conservation_on_any_trace(steps: list, markers: bool, launches: bool) -> None:
     builder = TraceBuilder()

@@ -67,7 +67,7 @@ def first_match(rules: FamilyRules, name: str) -> str:
 WORDS = sorted({word for _, name, _ in CASES for word in re.findall(r"\w+|\W+", name)})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(WORDS), max_size=8).map("".join))
 def test_sifting_changes_no_verdict(name: str) -> None:
     rules = FamilyRules.load()
@@ -108,7 +108,7 @@ def _patterns(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return joined | alternatives.map(lambda text: f"(?:{text})") | group | around | quantified
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.recursive(PIECES, _patterns, max_leaves=12), st.data())
 def test_required_literals_are_required(pattern: str, data: st.DataObject) -> None:
     try:

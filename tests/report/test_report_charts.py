@@ -139,7 +139,7 @@ bars = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(bars, st.integers(1, 60))
 def test_merging_keeps_count_streams_and_extent(
     rows: list[tuple[int, int, int, int]], resolution: int

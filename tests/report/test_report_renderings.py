@@ -114,7 +114,7 @@ def test_a_path_that_is_not_utf8_does_not_stop_a_rendering() -> None:
 hostile = st.text(st.characters(exclude_categories=()), max_size=40)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(path=hostile, kernel=hostile, gpu=hostile, note=hostile)
 def test_hostile_names_break_no_rendering(path: str, kernel: str, gpu: str, note: str) -> None:
     trace = build.trace(64)

@@ -13,7 +13,7 @@ SHAPES = st.floats(0.25, 400.0)
 
 
 @given(a=SHAPES, b=SHAPES, x=st.floats(0.0, 0.999))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_incomplete_beta_agrees_with_scipy(a: float, b: float, x: float) -> None:
     # 1e-10: both sides lose digits to log-gamma differences of large shapes.
     assert incomplete_beta(a, b, x) == pytest.approx(special.betainc(a, b, x), abs=1e-10)
@@ -34,7 +34,7 @@ def test_student_quantile_tends_to_the_normal_one() -> None:
 
 
 @given(f=st.floats(0.0, 1e6), d1=st.floats(0.5, 60.0), d2=st.floats(1.0, 200.0))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_f_survival_agrees_with_scipy(f: float, d1: float, d2: float) -> None:
     assert f_survival(f, d1, d2) == pytest.approx(stats.f.sf(f, d1, d2), abs=1e-10)
 

@@ -44,7 +44,7 @@ def operating_points(draw: st.DrawFn) -> list[OperatingPoint]:
 
 
 @given(points=operating_points(), experts=st.sampled_from([None, ExpertShape(experts=256, active=6)]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_nothing_breaks(points: list[OperatingPoint], experts: ExpertShape | None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -68,7 +68,7 @@ def test_nothing_breaks(points: list[OperatingPoint], experts: ExpertShape | Non
 
 
 @given(points=operating_points())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_section_renders(points: list[OperatingPoint]) -> None:
     from wavewise.findings import Findings
 

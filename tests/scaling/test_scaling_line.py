@@ -37,7 +37,7 @@ def sweep_of_draws(x: list[int], n: int, draw, truth) -> Sweep:
 
 
 @given(sizes=SIZES, floor=st.integers(10, 50_000_000), slope=st.integers(0, 2_000_000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_exact_lines_are_reproduced(sizes: list[int], floor: int, slope: int) -> None:
     """Integer nanoseconds on a line: floor and slope to 1e-9 of the largest step."""
     points = single({size: [(floor + slope * size) / 1e6] * 3 for size in sizes})

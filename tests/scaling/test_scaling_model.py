@@ -37,7 +37,7 @@ def noisy(rng: np.random.Generator, sizes: list[int], steps: int = 6, scale: flo
 
 
 @given(seed=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 512), min_size=2, max_size=8, unique=True))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_slopes_add_up(seed: int, sizes: list[int]) -> None:
     """Families less overlap plus unattributed are the step's slope, and the parts of the unattributed add up."""
     with warnings.catch_warnings():

@@ -36,7 +36,7 @@ NASTY = st.sampled_from(
 )  # fmt: skip
 EDIT = st.tuples(st.floats(0, 1), st.integers(0, 40), st.one_of(st.just(b""), NASTY, st.binary(max_size=6)))
 
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def attempt(path: Path, data: bytes, limits: Limits) -> list[Trace] | str:

@@ -199,7 +199,7 @@ def test_what_the_command_refuses(decoding: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".small*"))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data())
 def test_any_cut_of_any_steps_reads_back(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

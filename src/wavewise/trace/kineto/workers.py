@@ -25,7 +25,7 @@ from wavewise.trace.kineto.ladder import BlockResult, read_block
 from wavewise.trace.kineto.sharing import Alone, InTurn, Relayed, Sharing
 from wavewise.trace.notes import Notes
 from wavewise.trace.progress import Progress
-from wavewise.trace.source import Limits, PlainText, StreamText, Text, open_text
+from wavewise.trace.source import Limits, StreamText, Text, open_text
 
 PAYS_FROM_BYTES = 64 << 20
 """Plain text below which one process is as fast: forking and collecting cost about as much as 20 MB."""
@@ -78,7 +78,7 @@ def _sharing(text: Text, layout: Layout, limits: Limits, processes: int) -> Shar
 
 
 def _processes(text: Text) -> int:
-    threshold = PAYS_FROM_BYTES if isinstance(text, PlainText) else PAYS_FROM_PACKED_BYTES
+    threshold = PAYS_FROM_PACKED_BYTES if isinstance(text, StreamText) else PAYS_FROM_BYTES
     if text.packed_size < threshold or sys.platform != "linux":
         return 1
     return min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
