@@ -196,14 +196,20 @@ def resumed(server: Running, out: Path, **changes: Any) -> tuple[Run, list[str]]
     return run, lines
 
 
+def left_by_killing(process: "subprocess.Popen[str]", out: Path) -> Run:
+    """What a recorder leaves on disk that is killed now."""
+    process.kill()
+    process.communicate()
+    left = read_run(out)
+    assert left is not None
+    return left
+
+
 def test_killed_while_the_server_writes_the_trace(serve, tmp_path: Path) -> None:
     """The server stands still for a second, in answer to a recorder that is no more; its trace is the window's."""
     server = serve("vllm", Faults(stop_s=1.5, trace_slowly_s=0.5), step_s=0.003)
     process = begun(server, tmp_path / "run", lambda fake: "POST /stop_profile" in fake.log)
-    process.kill()
-    process.communicate()
-    left = read_run(tmp_path / "run")
-    assert left is not None
+    left = left_by_killing(process, tmp_path / "run")
     assert left.unfinished is not None
     assert left.unfinished.window is not None
     assert (left.unfinished.window.state, left.profiler_open) == ("passed", True)
@@ -219,10 +225,7 @@ def test_killed_while_the_server_writes_the_trace(serve, tmp_path: Path) -> None
 def test_a_trace_that_never_turns_up_is_recorded_again_and_said(serve, tmp_path: Path) -> None:
     server = serve("vllm", Faults(trace_nowhere=True), step_s=0.003)
     process = begun(server, tmp_path / "run", lambda fake: fake.profiles_written == 1 and not fake.running)
-    process.kill()
-    process.communicate()
-    left = read_run(tmp_path / "run")
-    assert left is not None
+    left = left_by_killing(process, tmp_path / "run")
     assert left.unfinished is not None
     assert left.unfinished.batch is not None
     server.fake.faults.trace_nowhere = False
