@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SWEEP := examples/h200-vllm-dsv4
 REPORT := report
+# One more than there are cores: some tests wait for a server's clock, not for a core.
+TESTS_AT_ONCE ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := $(BIN)/pytest -n $(TESTS_AT_ONCE) --dist worksteal
 LABELLED := --label context=4k $(SWEEP)/context4k --label context=12k $(SWEEP)/context12k
 
 .DELETE_ON_ERROR:
@@ -27,14 +30,14 @@ demo: $(VENV)/.core
 	@echo "$(CURDIR)/$(REPORT)/report.html"
 
 test: $(VENV)/.test $(VENV)/.kernels $(VENV)/.serving
-	$(BIN)/pytest
+	$(PYTEST)
 
 test-core: $(VENV)/.test
-	$(BIN)/pytest -m "not kernels and not exhaustive"
+	$(PYTEST) -m "not kernels and not exhaustive"
 
 # Every combination: for a change to what it tries, and before a release. Takes about ten minutes.
 test-exhaustive: $(VENV)/.test $(VENV)/.kernels
-	$(BIN)/pytest -m exhaustive
+	$(PYTEST) -m exhaustive
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -223,7 +223,7 @@ def _explains(browser: Browser) -> None:
     browser.evaluate("document.querySelector('a.term[data-term=\"clean step\"]').focus()")
     assert browser.evaluate("!document.getElementById('tip').hidden")
     assert browser.evaluate("document.getElementById('tip').textContent") == glossary()["clean step"]
-    browser.wait(  # the page scrolls smoothly to what gets the focus
+    browser.wait(  # the page scrolls to what gets the focus, and the tip goes with it
         "(() => { const b = document.getElementById('tip').getBoundingClientRect(); "
         "return b.left >= 0 && b.right <= innerWidth && b.top >= 0 && b.bottom <= innerHeight; })()"
     )

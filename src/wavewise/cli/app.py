@@ -6,7 +6,6 @@ the work is imported inside the command's function, so that `wavewise --help` st
 
 import errno
 import importlib
-import importlib.util
 import io
 import os
 import sys
@@ -42,15 +41,6 @@ COMMANDS = (
 )
 """Modules of this package that each bring `register(app: typer.Typer) -> None`, in the order of the help."""
 
-app = typer.Typer(
-    name="wavewise",
-    help="Say where each millisecond of an LLM decode step goes, why, and which lever to pull next.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -62,7 +52,6 @@ _INTERRUPTED = 130
 """128 + SIGINT, as shells report a program that Ctrl-C ended."""
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -72,10 +61,17 @@ def root(
 
 
 def build() -> typer.Typer:
-    """The application with every command that is there."""
+    """The application with every command."""
+    app = typer.Typer(
+        name="wavewise",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
     for name in COMMANDS:
-        if importlib.util.find_spec(f"wavewise.cli.{name}") is not None:
-            importlib.import_module(f"wavewise.cli.{name}").register(app)
+        importlib.import_module(f"wavewise.cli.{name}").register(app)
     return app
 
 
