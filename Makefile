@@ -5,6 +5,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# What is imported is compiled then; all of torch and transformers would take a minute, and most of it is never read.
+INSTALL := $(PIP) install --no-compile
 SWEEP := examples/h200-vllm-dsv4
 REPORT := report
 # One more than there are cores: some tests wait for a server's clock, not for a core.
@@ -35,7 +37,7 @@ test: $(VENV)/.test $(VENV)/.kernels $(VENV)/.serving
 test-core: $(VENV)/.test
 	$(PYTEST) -m "not kernels and not exhaustive"
 
-# Every combination: for a change to what it tries, and before a release. Takes about ten minutes.
+# Every combination: for a change to what it tries, and before a release. Takes about a quarter of an hour.
 test-exhaustive: $(VENV)/.test $(VENV)/.kernels
 	$(PYTEST) -m exhaustive
 
@@ -70,18 +72,18 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: requirements/core.lock pyproject.toml | $(VENV)/bin/python
-	$(PIP) install -r requirements/core.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	$(INSTALL) -r requirements/core.lock
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.test: requirements/test.lock $(VENV)/.core
-	$(PIP) install -r requirements/test.lock
+	$(INSTALL) -r requirements/test.lock
 	@touch $@
 
 $(VENV)/.kernels: requirements/kernels.lock $(VENV)/.core
-	$(PIP) install -r requirements/kernels.lock
+	$(INSTALL) -r requirements/kernels.lock
 	@touch $@
 
 $(VENV)/.serving: requirements/serving.lock $(VENV)/.test $(VENV)/.kernels
-	$(PIP) install --no-deps -r requirements/serving.lock
+	$(INSTALL) --no-deps -r requirements/serving.lock
 	@touch $@

@@ -74,8 +74,9 @@ def cases() -> list[object]:
         engines = ("vllm", "sglang") if "window" in stage or stage == "measuring" else ("vllm",)
         for how in (signal.SIGINT, signal.SIGKILL):
             for engine in engines:
-                # What Ctrl-C does is the recorder's doing, whatever the engine.
-                marks = pytest.mark.exhaustive if engine == "sglang" and how == signal.SIGINT else ()
+                # What Ctrl-C does is the recorder's doing, and outside a window so is all else, whatever the engine.
+                again = engine == "sglang" and (how == signal.SIGINT or "window" not in stage)
+                marks = pytest.mark.exhaustive if again else ()
                 name = f"{engine}-{stage}-{how.name}".replace(" ", "-")
                 rows.append(pytest.param(engine, how, stage, id=name, marks=marks))
     return rows
