@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from wavewise.findings import Findings
 
 REPORT = "PROFILE_FINDINGS.md"
-_WHOLES = "some graphs were recorded as wholes; record again with `nsys profile --cuda-graph-trace=node`"
 _RENDERINGS = {"json": "findings.json", "markdown": REPORT, "html": "report.html"}
 """What `--out` writes, beside the charts."""
 
@@ -96,8 +95,9 @@ def analyze(
     with output.progress_on_stderr() as progress:
         findings = run(paths or [], settings=settings, progress=progress, unreadable=output.name_left_out)
     for trace in findings.traces:
-        if any(warning.code == "graphs_as_wholes" for warning in trace.events.warnings):
-            print(f"wavewise: {trace.path}: {trace.decode_reason or _WHOLES}", file=sys.stderr)
+        for warning in trace.events.warnings:
+            if warning.code == "graphs_as_wholes":
+                print(f"wavewise: {trace.path}: {trace.decode_reason or warning.message}", file=sys.stderr)
     if targets:
         output.write_files(_render(findings, targets, out))
         for _, path in targets:

@@ -4,7 +4,8 @@ import numpy as np
 
 from wavewise.decode.steps import Segmentation
 from wavewise.findings import StepRow, Warning
-from wavewise.trace import Trace
+from wavewise.trace import Trace, TraceWarning
+from wavewise.trace.notes import Notes
 from wavewise.units import NS_PER_S, format_ns
 
 _STALL_FLOOR_NS = NS_PER_S
@@ -14,16 +15,16 @@ _STALL_FACTOR = 20
 
 def warnings_of(trace: Trace, device: int, found: Segmentation) -> tuple[Warning, ...]:
     """The reader's warnings that concern this device, then the analysis' own."""
-    result = [
-        Warning(code=w.code, count=w.count, message=w.message, unsafe=w.unsafe)
-        for w in trace.warnings
-        if w.device is None or w.device == device
-    ]
+    result = [_warning(w) for w in trace.warnings if w.device is None or w.device == device]
     result += _cuts(found)
     result += _losses(found, told={warning.code for warning in result})
     result += _assumptions(trace, found)
     result += _stalls(found.rows)
     return tuple(result)
+
+
+def _warning(of: TraceWarning) -> Warning:
+    return Warning(code=of.code, count=of.count, message=of.message, unsafe=of.unsafe)
 
 
 def _cuts(found: Segmentation) -> list[Warning]:
@@ -46,15 +47,7 @@ def _losses(found: Segmentation, told: set[str]) -> list[Warning]:
     result: list[Warning] = []
     wholes = int(replays.whole.sum())
     if wholes and "graphs_as_wholes" not in told:
-        result.append(
-            Warning(
-                code="graphs_as_wholes",
-                count=wholes,
-                unsafe=("idle", "steps", "kernels"),
-                message=f"{wholes} graph launches hold no kernels: the profiler recorded each graph as a "
-                "whole. Record graph nodes (nsys profile --cuda-graph-trace=node).",
-            )
-        )
+        result += map(_warning, Notes(graphs_as_wholes=wholes).warnings())
     lost = ~replays.complete & ~replays.whole
     partial = int(lost.sum())
     if partial:
