@@ -194,7 +194,7 @@ def guards(url: str) -> list[str]:
     found = []
     for process in Path("/proc").iterdir():
         try:
-            words = (process / "cmdline").read_bytes().decode().split("\0")
+            words = os.fsdecode((process / "cmdline").read_bytes()).split("\0")
         except OSError:
             continue
         if "wavewise.record.guard" in words and url in words:
