@@ -18,7 +18,7 @@ from wavewise.decode.cuts import between, cuts_of, with_cuts
 from wavewise.decode.intervals import subtract
 from wavewise.hardware import catalogue
 from wavewise.trace import Trace, read, trim
-from wavewise.trace.model import WHOLE_GRAPH_SCHEMA
+from wavewise.trace.schema import WHOLE_GRAPH_SCHEMA
 
 PAUSE_NS = 400_000_000
 

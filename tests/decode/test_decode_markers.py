@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from wavewise.decode.markers import parse, step_markers
-from wavewise.trace.model import MARKER_SCHEMA
+from wavewise.trace.schema import MARKER_SCHEMA
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from wavewise.decode.markers import parse
 from wavewise.findings import TraceFindings
 from wavewise.hardware import catalogue
 from wavewise.trace import Trace, read
-from wavewise.trace.model import MARKER_SCHEMA, empty
+from wavewise.trace.schema import MARKER_SCHEMA, empty
 
 MIXED = "mixed.json.gz"
 

@@ -4,13 +4,14 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from wavewise.trace import Trace
-from wavewise.trace.model import (
+from wavewise.trace import DeviceProperties, Trace
+from wavewise.trace.schema import (
     LAUNCH_SCHEMA,
     MARKER_SCHEMA,
     OPERATION_SCHEMA,
     REJECTED_SCHEMA,
-    DeviceProperties,
+    WHOLE_GRAPH_SCHEMA,
+    empty,
 )
 
 H200 = DeviceProperties(
@@ -154,6 +155,7 @@ class TraceBuilder:
             markers=pl.DataFrame(self.markers if markers else [], schema=MARKER_SCHEMA).sort(
                 ["start_ns", "duration_ns"], descending=[False, True]
             ),
+            whole_graphs=empty(WHOLE_GRAPH_SCHEMA),
             devices=devices,
             events_read=len(self.operations) + len(self.launches) + len(self.markers),
         )

@@ -15,7 +15,7 @@ import polars as pl
 
 from wavewise.decode.intervals import IntArray, merge
 from wavewise.trace import Trace
-from wavewise.trace.model import MARKER_SCHEMA
+from wavewise.trace.schema import MARKER_SCHEMA
 
 _NAME = "wavewise trim: cut (device {device})"
 _PATTERN = re.compile(r"^wavewise trim: cut \(device (\d+)\)$")

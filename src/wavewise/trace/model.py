@@ -5,64 +5,13 @@ never 0. Frames hold *valid* records only, sorted by start; records that were re
 `rejected`, so that the steps they belong to can be recognised as unclean.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import polars as pl
-
-OPERATION_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "name": pl.Categorical,
-    "kind": pl.Enum(["kernel", "memcpy", "memset"]),
-    "device": pl.Int32,
-    "stream": pl.Int64,
-    "start_ns": pl.Int64,
-    "duration_ns": pl.Int64,
-    "correlation": pl.Int64,
-    "graph_id": pl.Int64,
-    "grid_x": pl.Int64,
-    "grid_y": pl.Int64,
-    "grid_z": pl.Int64,
-    "block_x": pl.Int32,
-    "block_y": pl.Int32,
-    "block_z": pl.Int32,
-    "registers_per_thread": pl.Int32,
-    "shared_memory_bytes": pl.Int32,
-    "recorded_occupancy": pl.Float32,
-    "recorded_blocks_per_sm": pl.Float32,
-}
-"""GPU operations. shared_memory_bytes is static + dynamic per CTA; recorded_occupancy is a share (0 to 1) as
-the profiler wrote it, which reads 0 for kernels with over 48 KB of shared memory and is never trusted."""
-
-REJECTED_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {**OPERATION_SCHEMA, "reason": pl.String}
-"""GPU records left out: `reason` is the warning code. start_ns and duration_ns may be null or absurd here."""
-
-LAUNCH_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "name": pl.Categorical,
-    "start_ns": pl.Int64,
-    "duration_ns": pl.Int64,
-    "pid": pl.Int64,
-    "tid": pl.Int64,
-    "correlation": pl.Int64,
-}
-"""Host runtime and driver API calls (launches, copies, synchronisations), correlation null where absent."""
-
-MARKER_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "name": pl.String,
-    "start_ns": pl.Int64,
-    "duration_ns": pl.Int64,
-    "pid": pl.Int64,
-    "tid": pl.Int64,
-}
-"""Host annotations (user_annotation, NVTX ranges). Their GPU-side copies are not in here."""
-
-WHOLE_GRAPH_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "device": pl.Int32,
-    "stream": pl.Int64,
-    "start_ns": pl.Int64,
-    "duration_ns": pl.Int64,
-    "correlation": pl.Int64,
-    "graph_id": pl.Int64,
-}
-"""Graph launches that the profiler recorded as wholes, without the operations inside them."""
+if TYPE_CHECKING:  # it takes as long to load as all else together, and reading a file begins without it
+    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +60,11 @@ class Trace:
         rejected: frame with REJECTED_SCHEMA.
         launches: frame with LAUNCH_SCHEMA, sorted by start_ns.
         markers: frame with MARKER_SCHEMA, sorted by start_ns, longer first.
+        whole_graphs: frame with WHOLE_GRAPH_SCHEMA; its launches have no rows in `operations`, so the GPU was busy
+            where `operations` shows a gap.
         devices: the trace's own GPU descriptions.
         events_read: valid events of any category in the document.
         salvaged: whether damage had to be worked around.
-        whole_graphs: frame with WHOLE_GRAPH_SCHEMA; its launches have no rows in `operations`, so the GPU was busy
-            where `operations` shows a gap.
         metadata: what else the document says of its origin: framework and driver versions, world size.
     """
 
@@ -126,13 +75,13 @@ class Trace:
     rejected: pl.DataFrame
     launches: pl.DataFrame
     markers: pl.DataFrame
+    whole_graphs: pl.DataFrame
     devices: tuple[DeviceProperties, ...] = ()
     warnings: tuple[TraceWarning, ...] = ()
     events_read: int = 0
     salvaged: bool = False
     rank: int | None = None
     metadata: dict[str, str | int | float] = field(default_factory=dict[str, str | int | float])
-    whole_graphs: pl.DataFrame = field(default_factory=lambda: empty(WHOLE_GRAPH_SCHEMA))
 
     def device_ids(self) -> list[int]:
         """Devices with valid GPU operations, or graphs recorded as wholes, ascending."""
@@ -146,8 +95,3 @@ class Trace:
         if len(self.devices) == 1 and len(self.device_ids()) <= 1:
             return self.devices[0]
         return None
-
-
-def empty(schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
-    """A frame of `schema` without rows."""
-    return pl.DataFrame(schema=schema)

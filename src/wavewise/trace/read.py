@@ -13,7 +13,7 @@ from pathlib import Path
 from wavewise.errors import InputError
 from wavewise.trace.kineto import read_kineto
 from wavewise.trace.model import Trace
-from wavewise.trace.nsys import PARQUET_MAGIC, SQLITE_MAGIC, export_folder, read_nsys
+from wavewise.trace.nsys.forms import PARQUET_MAGIC, SQLITE_MAGIC, export_folder
 from wavewise.trace.progress import Progress as Progress
 from wavewise.trace.ranks import rank_in_name
 from wavewise.trace.remote import list_url, open_url, url_of
@@ -122,9 +122,9 @@ def read(
     tables = export_folder(Path(name))
     if tables is not None:
         name = str(tables)
-        traces = read_nsys(name, progress)
+        traces = _read_nsys(name, progress)
     elif (start := _first_bytes(name)).startswith(SQLITE_MAGIC):
-        traces = read_nsys(name, progress)
+        traces = _read_nsys(name, progress)
     elif start.startswith(PARQUET_MAGIC):
         raise InputError(
             f"{name}: a Parquet file that is no trace; an Nsight Systems export is a folder of them, StringIds.parquet "
@@ -139,6 +139,14 @@ def read(
     if len(traces) == 1 and traces[0].rank is None:
         traces = [replace(traces[0], rank=rank_in_name(Path(name).name))]
     return traces
+
+
+def _read_nsys(path: str, progress: Progress | None) -> list[Trace]:
+    from wavewise.trace.nsys.reader import (
+        read_nsys,  # with polars, which a Kineto file is read without at first
+    )
+
+    return read_nsys(path, progress)
 
 
 def _first_bytes(path: str) -> bytes:

@@ -12,15 +12,15 @@ import numpy.typing as npt
 import polars as pl
 
 from wavewise.trace.kineto.events import COLUMNS, KIND_NAMES, LAUNCH, MARKER, MISSING, Ints, Rows, Tables
-from wavewise.trace.model import (
+from wavewise.trace.notes import Notes
+from wavewise.trace.plausible import MALFORMED, REASONS, GpuRecords, judge
+from wavewise.trace.schema import (
     LAUNCH_SCHEMA,
     MARKER_SCHEMA,
     OPERATION_SCHEMA,
     REJECTED_SCHEMA,
     empty,
 )
-from wavewise.trace.notes import Notes
-from wavewise.trace.plausible import MALFORMED, REASONS, GpuRecords, judge
 
 _SHAPE_COLUMNS = [name for name in OPERATION_SCHEMA if name == "device" or name == "stream"] + [
     "graph_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers_per_thread",

@@ -1,35 +1,21 @@
 """A whole file: its head, its blocks, what only salvage could read, and the documents they make up."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from wavewise.errors import InputError, NothingToAnalyzeError
+from wavewise.errors import InputError
 from wavewise.trace.kineto.blocks import Layout, layout_of
-from wavewise.trace.kineto.columns import Frames
 from wavewise.trace.kineto.events import Rows, Tables
-from wavewise.trace.kineto.header import (
-    EVENT_LIST,
-    Header,
-    devices_of,
-    metadata_of,
-    note_losses,
-    rank_of,
-    read_header,
-)
+from wavewise.trace.kineto.header import EVENT_LIST, Header, read_header
 from wavewise.trace.kineto.ladder import BlockResult
 from wavewise.trace.kineto.salvage import EVENT_START, Joint, Salvager
 from wavewise.trace.kineto.workers import read_blocks
-from wavewise.trace.model import Trace
 from wavewise.trace.notes import Notes
 from wavewise.trace.progress import Progress
-from wavewise.trace.sm_count import describe_devices
 from wavewise.trace.source import UTF8_BOM, Limits, Text, open_text
 
 _HEAD_STEP = 1 << 16
-
-_CUT_OFF = ("truncated", "truncated_compression", "damaged_compression")
-"""Notes on a text that does not reach its end."""
 
 
 @dataclass(slots=True)
@@ -41,25 +27,35 @@ class Document:
     notes: Notes = field(default_factory=Notes)
 
 
-def read_kineto(path: str, limits: Limits, progress: Progress | None = None) -> list[Trace]:
-    """The traces of the file at `path`, one per document, in file order.
+def read_documents(
+    path: str,
+    limits: Limits,
+    tables: Tables,
+    progress: Progress | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> list[Document]:
+    """The documents of the file at `path`, in file order; one at least.
+
+    Args:
+        path: the file.
+        limits: what it may cost.
+        tables: where names and launch shapes are numbered.
+        progress: called with what is being done and the share done.
+        meanwhile: see `read_blocks`.
 
     Raises:
         InputError: the file cannot be read or holds no trace.
-        NothingToAnalyzeError: none of its documents holds GPU activity.
     """
-    tables = Tables()
     text = open_text(path, limits)
     try:
         head, layout = _head(text, path, limits)
-        results = read_blocks(path, text, layout, limits, tables, progress)
+        results = read_blocks(path, text, layout, limits, tables, progress, meanwhile)
         packing = text.notes
     finally:
         text.close()
     documents = list(_assemble(path, head, layout, results, limits, tables))
-    del results  # the documents hold the rows now, and give them up as they become frames
     documents[0].notes.update(packing)
-    return _traces(path, documents, tables)
+    return documents
 
 
 def _head(text: Text, path: str, limits: Limits) -> tuple[Document, Layout]:
@@ -138,55 +134,3 @@ def _assemble(
     if not ended:  # cut off between a block's last event and the next, which is not there
         document.notes.add("truncated")
     yield document
-
-
-def _traces(path: str, documents: list[Document], tables: Tables) -> list[Trace]:
-    traces: list[Trace] = []
-    without_gpu = 0
-    events = 0
-    for document in documents:
-        count = sum(part.events for part in document.parts)
-        events += count
-        trace = _trace(path, len(traces) + without_gpu, count, document, tables)
-        if trace is None:
-            without_gpu += 1
-        else:
-            traces.append(trace)
-    if not traces:
-        what = "a trace without GPU activity" if events else "a trace without events, so without GPU activity"
-        cut_off = any(document.notes[code] for document in documents for code in _CUT_OFF)
-        why = (
-            "its text is cut off, and the GPU's records may lie beyond"
-            if cut_off
-            else "was the profiler allowed to record the GPU (CUPTI, rocprofiler)?"
-        )
-        raise NothingToAnalyzeError(f"{path}: {what}; {why}")
-    if without_gpu:
-        note = Notes({"document_without_gpu": without_gpu})
-        traces[0] = replace(traces[0], warnings=traces[0].warnings + note.warnings())
-    return traces
-
-
-def _trace(path: str, number: int, events: int, document: Document, tables: Tables) -> Trace | None:
-    notes = document.notes
-    note_losses(document.header, notes)
-    frames = Frames(document.parts, tables, notes) if document.parts else None
-    if frames is None or frames.operations.is_empty():
-        return None
-    devices, inferred = describe_devices(devices_of(document.header), frames.operations)
-    notes.add("sm_count_inferred", inferred)
-    return Trace(
-        path=path,
-        source="kineto",
-        document=number,
-        operations=frames.operations,
-        rejected=frames.rejected,
-        launches=frames.launches,
-        markers=frames.markers,
-        devices=devices,
-        warnings=notes.warnings(),
-        events_read=events,
-        salvaged=notes.salvaged,
-        rank=rank_of(document.header),
-        metadata=metadata_of(document.header),
-    )

@@ -23,8 +23,9 @@ from wavewise.trace.source import Limits, StreamText, Text
 _PATIENCE_S = 10.0
 """What one process waits for takes another microseconds."""
 
-_BLOCKS_AHEAD = 6
-"""Blocks that may be unpacked before anybody has taken them."""
+_BLOCKS_AHEAD = 48
+"""Blocks that may be unpacked before anybody has taken them: what keeps a helper busy while the process that unpacks
+does something else for a tenth of a second (see `Sharing.supply`)."""
 
 
 class Sharing(ABC):
@@ -33,6 +34,9 @@ class Sharing(ABC):
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
         """The blocks that fall to this process, at indices that rise."""
+
+    def supply(self) -> None:  # noqa: B027 - not all have something to do
+        """Called in the process that has helpers, before it does something else for a while."""
 
     def enter_helper(self) -> None:  # noqa: B027 - not all have something to do
         """Called in a helper before anything else."""
@@ -95,6 +99,9 @@ class Relayed(Sharing):
     def enter_helper(self) -> None:
         self._unpacks = False
         self._ready.close_end()  # it ends when the last process that can write to it closes it
+
+    def supply(self) -> None:
+        self._fill()
 
     def blocks(self) -> Iterator[Block]:
         while (index := self._own_next() if self._unpacks else self._helpers_next()) is not None:

@@ -35,7 +35,13 @@ MOST_PROCESSES = 4
 
 
 def read_blocks(
-    path: str, text: Text, layout: Layout, limits: Limits, tables: Tables, progress: Progress | None
+    path: str,
+    text: Text,
+    layout: Layout,
+    limits: Limits,
+    tables: Tables,
+    progress: Progress | None,
+    meanwhile: Callable[[], object],
 ) -> list[BlockResult]:
     """Every block of the file, in order.
 
@@ -46,6 +52,9 @@ def read_blocks(
         limits: what it may cost.
         tables: where names and launch shapes are numbered.
         progress: called after every block that this process reads.
+        meanwhile: what this process will need done when the blocks are read. Where it has helpers, it is done while
+            they are at work: before or after, it would keep one core only busy. (Not in a thread beside the reading:
+            the two would wait for the interpreter's lock in turn, which costs more than it brings.)
     """
     processes = _processes(text)
     sharing = _sharing(text, layout, limits, processes)
@@ -54,6 +63,9 @@ def read_blocks(
         try:
             for helper in helpers:
                 helper.start(sharing)
+            if helpers:
+                sharing.supply()
+                meanwhile()
             own = _Share()
             own.read(sharing, layout, tables, progress and (lambda at: progress("reading", text.share(at))))
             results = list(_results(own.parts, own.columns()))

@@ -1,8 +1,4 @@
-"""The tables of a Parquet export (`nsys export --type parquetdir`): a folder with one file for each table.
-
-Nsight names the folder `REPORT_pqtdir`, or as `--output` says; so it is known by the names of its files, which are
-those of the tables.
-"""
+"""The tables of a Parquet export (`nsys export --type parquetdir`): a folder with one file for each table."""
 
 import os
 import sys
@@ -13,20 +9,10 @@ from pathlib import Path
 import polars as pl
 
 from wavewise.errors import InputError
-from wavewise.trace.nsys.tables import Among, Columns, Tables, are_an_export
+from wavewise.trace.nsys.forms import are_an_export, tables_in
+from wavewise.trace.nsys.tables import Among, Columns, Tables
 
-MAGIC = b"PAR1"
-_SUFFIX = ".parquet"
 _BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
-
-
-def export_folder(path: Path) -> Path | None:
-    """The Parquet export that `path` is, or is a table of; None where it is neither."""
-    folder = path.parent if path.name.endswith(_SUFFIX) and os.path.isfile(path) else path
-    try:
-        return folder if os.path.isdir(folder) and are_an_export(_tables_in(folder)) else None
-    except OSError:  # a folder that may not be listed: who wants something of it will say so
-        return None
 
 
 @contextmanager
@@ -37,21 +23,12 @@ def parquet_tables(path: str) -> Generator[Tables]:
         InputError: here or from any read within: a table cannot be read, or the folder is no export.
     """
     try:
-        found = _tables_in(Path(path))
+        found = tables_in(Path(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if not are_an_export(found):
         raise InputError(f"{path}: not a trace (a folder, but no Nsight Systems export)")
     yield ParquetTables(found)
-
-
-def _tables_in(folder: Path) -> dict[str, Path]:
-    with os.scandir(folder) as entries:
-        return {
-            entry.name.removesuffix(_SUFFIX): Path(entry.path)
-            for entry in entries
-            if entry.name.endswith(_SUFFIX) and entry.is_file()
-        }
 
 
 class ParquetTables(Tables):

@@ -14,15 +14,7 @@ import numpy as np
 import polars as pl
 
 from wavewise.errors import NothingToAnalyzeError
-from wavewise.trace.model import (
-    LAUNCH_SCHEMA,
-    MARKER_SCHEMA,
-    OPERATION_SCHEMA,
-    REJECTED_SCHEMA,
-    WHOLE_GRAPH_SCHEMA,
-    DeviceProperties,
-    Trace,
-)
+from wavewise.trace.model import DeviceProperties, Trace
 from wavewise.trace.notes import Notes
 from wavewise.trace.nsys.devices import Devices
 from wavewise.trace.nsys.parquet import parquet_tables
@@ -30,6 +22,13 @@ from wavewise.trace.nsys.sqlite import sqlite_tables
 from wavewise.trace.nsys.tables import Among, Tables, integers, texts
 from wavewise.trace.plausible import MISSING, REASONS, GpuRecords, judge
 from wavewise.trace.progress import Progress
+from wavewise.trace.schema import (
+    LAUNCH_SCHEMA,
+    MARKER_SCHEMA,
+    OPERATION_SCHEMA,
+    REJECTED_SCHEMA,
+    WHOLE_GRAPH_SCHEMA,
+)
 
 _KNOWN_MAJOR = 3  # 3.28 is that of Nsight Systems 2026.4
 _RANGES = Among("eventType", (59, 60, 70, 71))

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import polars as pl
 
 from wavewise.errors import InputError
-from wavewise.trace.nsys.tables import Among, Columns, Tables, are_an_export
+from wavewise.trace.nsys.forms import are_an_export
+from wavewise.trace.nsys.tables import Among, Columns, Tables
 
-MAGIC = b"SQLite format 3\0"
 _BATCH_ROWS = 20_000  # rows held as Python objects at a time, some ten times larger than as columns
 _BUSY_S = 2.0
 

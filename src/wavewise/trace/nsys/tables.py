@@ -55,14 +55,6 @@ class Tables(ABC):
     def _read(self, name: str, columns: Columns, only: Among | None) -> pl.DataFrame: ...
 
 
-def are_an_export(names: Iterable[str]) -> bool:
-    """Whether tables of these names are an Nsight Systems export, and not somebody else's data."""
-    present = set(names)
-    return not present.isdisjoint(("StringIds", "META_DATA_EXPORT")) and any(
-        name.startswith(("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "META_DATA_EXPORT")) for name in present
-    )
-
-
 def integers(*names: str) -> dict[str, type[pl.Int64]]:
     """Columns of integers."""
     return dict.fromkeys(names, pl.Int64)
