@@ -23,9 +23,9 @@ from wavewise.trace.source import Limits, StreamText, Text
 _PATIENCE_S = 10.0
 """What one process waits for takes another microseconds."""
 
-_BLOCKS_AHEAD = 48
-"""Blocks that may be unpacked before anybody has taken them: what keeps a helper busy while the process that unpacks
-does something else for a tenth of a second (see `Sharing.supply`)."""
+_BLOCKS_AHEAD = 16
+"""Blocks that may be unpacked before anybody has taken them. They keep a helper busy for a while when the process that
+unpacks has something else to do (`Sharing.supply`); three times as many gained nothing that could be measured."""
 
 
 class Sharing(ABC):
