@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -233,6 +235,24 @@ def test_no_process_and_no_file_is_left_behind(tmp_path: Path, monkeypatch: pyte
     assert len(os.listdir("/proc/self/fd")) <= before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_reading_begins_before_polars_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(kineto(steps(200)))
+    code = """
+import os, sys
+from wavewise.trace import read
+from wavewise.trace.kineto import workers
+fork, loaded = os.fork, []
+def counted():
+    loaded.append("polars" in sys.modules)
+    return fork()
+os.fork, os.sched_getaffinity, workers.PAYS_FROM_BYTES = counted, lambda pid: {0, 1, 2}, 1000
+print(len(read(sys.argv[1])[0].operations), loaded)
+"""
+    ran = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{len(read_one(path).operations)} [False, False]\n"
 
 
 def test_small_traces_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,8 @@ def read_documents(
     path: str,
     limits: Limits,
     tables: Tables,
-    progress: Progress | None = None,
-    meanwhile: Callable[[], object] = lambda: None,
+    progress: Progress | None,
+    meanwhile: Callable[[], object],
 ) -> list[Document]:
     """The documents of the file at `path`, in file order; one at least.
 

@@ -1,9 +1,8 @@
 """Reads a Kineto file."""
 
-from functools import partial
-from importlib import import_module
+from collections.abc import Callable
 
-from wavewise.trace.kineto.document import read_documents
+from wavewise.trace.kineto.document import Document, read_documents
 from wavewise.trace.kineto.events import Tables
 from wavewise.trace.model import Trace
 from wavewise.trace.progress import Progress
@@ -18,10 +17,12 @@ def read_kineto(path: str, limits: Limits, progress: Progress | None = None) -> 
         NothingToAnalyzeError: none of its documents holds GPU activity.
     """
     tables = Tables()
-    load = partial(import_module, "wavewise.trace.kineto.traces")
-    documents = read_documents(path, limits, tables, progress, meanwhile=load)
-    from wavewise.trace.kineto.traces import (
-        traces_of,  # loaded by now, where that took the text's time to read
-    )
+    documents = read_documents(path, limits, tables, progress, meanwhile=_traces_of)
+    return _traces_of()(path, documents, tables)
 
-    return traces_of(path, documents, tables)
+
+def _traces_of() -> Callable[[str, list[Document], Tables], list[Trace]]:
+    """The next step, with polars, which takes as long to load as all that reading the text needs."""
+    from wavewise.trace.kineto.traces import traces_of
+
+    return traces_of

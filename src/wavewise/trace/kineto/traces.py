@@ -1,8 +1,4 @@
-"""What was read of a file's documents as Traces.
-
-Loaded once the text is being read, or has been: polars, which it needs and reading does not, takes a tenth of a second
-to load.
-"""
+"""What was read of a file's documents as Traces: the last step, and the first that needs polars (see `reader`)."""
 
 from dataclasses import replace
 
@@ -68,7 +64,7 @@ def _trace(path: str, number: int, events: int, document: Document, tables: Tabl
         rejected=frames.rejected,
         launches=frames.launches,
         markers=frames.markers,
-        whole_graphs=empty(WHOLE_GRAPH_SCHEMA),  # Kineto records none
+        whole_graphs=empty(WHOLE_GRAPH_SCHEMA),  # Kineto has no such record
         devices=devices,
         warnings=notes.warnings(),
         events_read=events,

@@ -53,7 +53,7 @@ def read_blocks(
         tables: where names and launch shapes are numbered.
         progress: called after every block that this process reads.
         meanwhile: what this process will need done when the blocks are read. Where it has helpers, it is done while
-            they are at work: before or after, it would keep one core only busy. (Not in a thread beside the reading:
+            they are at work: before or after, it would keep only one core busy. (Not in a thread beside the reading:
             the two would wait for the interpreter's lock in turn, which costs more than it brings.)
     """
     processes = _processes(text)
