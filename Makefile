@@ -80,7 +80,8 @@ $(VENV)/.test: requirements/test.lock $(VENV)/.core
 	$(INSTALL) -r requirements/test.lock
 	@touch $@
 
-$(VENV)/.kernels: requirements/kernels.lock $(VENV)/.core
+# After the one before, which it does not need: two must not change an environment at once.
+$(VENV)/.kernels: requirements/kernels.lock $(VENV)/.core | $(VENV)/.test
 	$(INSTALL) -r requirements/kernels.lock
 	@touch $@
 
