@@ -142,9 +142,8 @@ def read(
 
 
 def _read_nsys(path: str, progress: Progress | None) -> list[Trace]:
-    from wavewise.trace.nsys.reader import (
-        read_nsys,  # with polars, which a Kineto file is read without at first
-    )
+    # It brings polars, which a Kineto file is begun to be read without.
+    from wavewise.trace.nsys.reader import read_nsys
 
     return read_nsys(path, progress)
 
